@@ -29,6 +29,7 @@ from wakeful.schedules.tenants import Quotas, Sharded
 from wakeful.security.reserved import SecurityFeature
 from wakeful.sockets.feature import SocketFeature
 from wakeful.specs.fluent import Every
+from wakeful.sql.feature import SqlFeature
 from wakeful.store.protocol import Store
 from wakeful.system import Keys, default_store, read_keys
 from wakeful.transport.tls import Tls
@@ -97,6 +98,7 @@ class App:
                 self._machines,
                 ImportFeature(),
                 SocketFeature(),
+                SqlFeature(),
                 JobFeature(None if quotas is None else quotas.of_jobs),
                 self._schedules,
                 SecurityFeature(limits.audit_rows),

@@ -9,10 +9,11 @@ from wakeful.runtime.storage import Storage
 from wakeful.schedules.records import Schedule
 from wakeful.schedules.schedules import Schedules
 from wakeful.specs.fluent import Every
+from wakeful.sql.feature import Sql
 
 
 class DurableObject:
-    """Keeps `ctx` and offers `self.storage`, `self.state`, `self.schedules`, `self.every` and `self.jobs`. A class without it works the same.
+    """Keeps `ctx` and offers `self.storage`, `self.sql`, `self.state`, `self.schedules`, `self.every` and `self.jobs`. A class without it works the same.
 
     Declare `state: YourDataclass` to have a typed value saved with each turn that changed it.
     Attributes set on `self` live only as long as the object is awake.
@@ -39,7 +40,7 @@ class DurableObject:
 
     migrations: ClassVar[Sequence[str | Callable[[Any], Any]]] = ()  # what each object gets once, in order, as it wakes
 
-    __wakeful_names__: tuple[str, ...] = ("ctx", "storage", "state", "schedules", "every", "jobs")
+    __wakeful_names__: tuple[str, ...] = ("ctx", "storage", "sql", "state", "schedules", "every", "jobs")
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
@@ -49,6 +50,12 @@ class DurableObject:
     @property
     def storage(self) -> Storage:
         return self.ctx.storage
+
+    @property
+    def sql(self) -> Sql:
+        """`self.sql("SELECT …", …)`: the object's own database."""
+        found: Sql = self.ctx.sql
+        return found
 
     @property
     def schedules(self) -> Schedules:

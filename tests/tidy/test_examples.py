@@ -28,6 +28,11 @@ PROMISED = {
         "    15:00 run       at 16:30, answers for 3 since 13:00",
         "    13:00 too_late  at 16:30",
     ],
+    "shop": [
+        "refused: Shop/corner: UPDATE items SET qty = qty - ? WHERE name = ? RETURNING id: CHECK constraint failed: qty >= 0 [sql.constraint]",
+        "for tea: ['cup (8)', 'pot (3)']",
+        "sold: [('cup', 4), ('jug', 1)]",
+    ],
     "tenant_cron": [
         "refused: tenant 'hobby' would have 3 schedules, its quota `schedules` is 2; cancel some, or raise it [quota.schedules]",
         "globex  report  at 09:00 from Monday to Friday, Asia/Tokyo time",

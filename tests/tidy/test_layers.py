@@ -16,6 +16,7 @@ LAYERS = {
     "jobs": 4,
     "machines": 4,
     "sockets": 4,
+    "sql": 4,
     # The parts that put everything together, under the edges proper.
     "app": 5,
     "objects": 5,

@@ -19,7 +19,7 @@ from wakeful.policy.limits import check_storage_key, check_value_size
 from wakeful.policy.order import INSERTED
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.codec import decode_loosely
-from wakeful.values.commits import MIGRATIONS_SLOT, SYSTEM, USER, Commit, Info, Remembered, Slot
+from wakeful.values.commits import MIGRATIONS_SLOT, PAGES, SPACES, SYSTEM, USER, Commit, Info, Remembered, Slot, is_page
 from wakeful.values.errors import BadInput, BadValue, Conflict, Fenced, Undecodable
 from wakeful.values.ids import RESERVED, ObjectId, check_class, check_key, shard_of
 from wakeful.values.timers import Entry, Parked, Timer
@@ -56,6 +56,8 @@ def bar_of_row(id: ObjectId, space: int, name: str, data: bytes) -> Bar | None:
     """What keeps the row from travelling."""
     if space == USER:
         return None
+    if space == PAGES:
+        return None if is_page(name, data) else Bar("row", f"{name!r} is no page of a database")
     if space != SYSTEM:
         return Bar("row", f"a row in space {space}, which there is not")
     if name.startswith("jobs."):
@@ -164,7 +166,7 @@ async def _lines(store: Store, id: ObjectId, now: int, left: list[str]) -> Async
     info = loaded.info
     assert info is not None, "whoever exports has seen that the object is there"
     yield _head(info)
-    for space in (USER, SYSTEM):
+    for space in SPACES:
         first = ""
         while rows := await store.scan(id, space, Range(first, limit=PAGE)):
             for name, data in rows:

@@ -107,6 +107,11 @@ class Limits:
     socket_message_bytes: int = 1_048_576  # one message, either way
     socket_queue_bytes: int = 1_048_576  # waiting for a client that does not read; past it the socket is closed
     socket_messages_per_s: int = 1_000  # of one client; it is read no faster
+    sql_bytes: int = 16_777_216  # an object's database, all of which is in memory, twice, while it is awake
+    sql_rows: int = 50_000  # of one result, all of which is in memory
+    sql_result_bytes: int = 16_777_216  # and what its texts and blobs come to
+    sql_ms: int = 1_000  # one statement; nothing else runs meanwhile, and a node has a lease to keep
+    sql_open: int = 1_000  # connections to databases, about 100 KB each; idle objects close theirs
     store_wait_ms: int = 30_000  # how long a call, or `wakeful run`, waits for a store that is away
     store_waiting: int = 10_000  # calls that wait for it at once; past it callers are told to back off
     stop_deadline_ms: int = 10_000  # what running turns are given when the node stops

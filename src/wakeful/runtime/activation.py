@@ -28,10 +28,11 @@ from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
 from wakeful.runtime.migration_run import migrate
 from wakeful.runtime.migrations import ObjectMigration, check_number, number_in
+from wakeful.runtime.object_runtime import ObjectDatabase
 from wakeful.runtime.rows import ObjectRows
 from wakeful.runtime.state import NO_STATE, State
 from wakeful.runtime.turn import CURRENT, Turn, running_turn
-from wakeful.values.commits import MIGRATIONS_SLOT, STATE_SLOT, Commit, Loaded, Remembered, Slot
+from wakeful.values.commits import FIRST_PAGE, MIGRATIONS_SLOT, STATE_SLOT, Commit, Loaded, Remembered, Slot
 from wakeful.values.errors import Fenced, ObjectTooNew, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
@@ -70,6 +71,7 @@ class Activation:
         "rows",
         "shard",
         "sockets",
+        "sql",
         "state",
         "timers",
         "unnumbered",
@@ -91,6 +93,7 @@ class Activation:
         self.rows = ObjectRows(node, id, node.loader.take(id, epoch))
         self.state = NO_STATE if known.state_type is None else State(known.state_type)
         self.timers: dict[str, Timer | None] = {}  # what finished turns made of them; absent: as on disk
+        self.sql: ObjectDatabase | None = None  # when it was woken with one or has asked for one
         self.sockets: Any = None  # those that it has looked at, while it is awake; the feature's own
         self.watched: Any = None  # what happened lately, for those who watch it; a feature's own as well
         self.instance: Any = None  # the object, which holds this: let go of when it sleeps
@@ -258,6 +261,8 @@ class Activation:
         self.timers.update(timers)
         if self.sockets is not None:
             self.sockets.adopt(writes)
+        if self.sql is not None:
+            self.sql.adopt()
 
     # turns
 
@@ -269,6 +274,8 @@ class Activation:
         """A durable point in the middle of the running turn."""
         turn = running_turn(self, "a commit")
         self.state.collect(turn)
+        if turn.wrote_sql:
+            turn.collect_pages()
         commit = turn.take_commit(final=False)
         if commit is not None:
             self.submit(commit)
@@ -537,6 +544,8 @@ class Activation:
             raise turn.refused[0].error
         if turn.state_used:
             self.state.collect(turn)
+        if turn.wrote_sql:
+            turn.collect_pages()
         turn.is_over = True
         commit = turn.take_commit(final=True)
         if commit is not None:
@@ -570,6 +579,8 @@ class Activation:
                 self.is_awake = False
             if turn.state_used:
                 self.state.forget()
+            if (turn.wrote_sql or turn.pages) and self.sql is not None:
+                self.sql.undo()
 
     def _copy_answer(self, call: Call, answer: Any) -> Any:
         """The answer as its caller gets it."""
@@ -625,6 +636,9 @@ async def _load(activation: "Activation", chain: tuple[ObjectId, ...], deadline_
     loaded = await activation.node.loader.load(activation.id, activation.rows.take_begun())
     if MIGRATIONS_SLOT in loaded.rows or activation.node.dispatcher.newer:
         _check_known(activation, loaded)
+    activation.sql = None
+    if FIRST_PAGE in loaded.rows:
+        loaded = await activation.node.features["sql"].load(activation, loaded)
     activation.rows.load(loaded)
     activation.timers = {ALARM: loaded.alarm}
     if activation.state is not NO_STATE:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Iterable, MutableMapping
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -93,6 +94,11 @@ class Context:
         """
         return self._activation.state.raw(self._activation)
 
+    @property
+    def sql(self) -> Any:
+        """`ctx.sql(query, …)`: the object's own database; `DurableObject.sql` with its type."""
+        return self._activation.node.features["sql"].of(self._activation)
+
     def now(self) -> datetime:
         """The deployment's time. Use this instead of `datetime.now()` and tests can move it."""
         return to_datetime(self._activation.node.clock.now())
@@ -112,6 +118,10 @@ class Context:
                 f"{self.id}: ctx.commit() inside storage.transaction(); commit after it", code="turn.nested"
             )
         await self._activation.commit_now()
+
+    def transaction(self) -> AbstractAsyncContextManager[Storage]:
+        """A savepoint inside the turn: a raise undoes the writes, SQL and alarm changes made inside, and only those."""
+        return self.storage.transaction()
 
     async def sockets(self, tag: str | None = None) -> list[Any]:
         """The clients that are connected to this object (`wakeful.Socket`), or those with the tag, oldest first."""

@@ -127,6 +127,24 @@ class TypedState(Protocol):
     def restore(self, id: ObjectId, snapshot: bytes | None, shelf: Shelf | None) -> None: ...
 
 
+class ObjectDatabase(Protocol):
+    """The object's database, as its turns see it; `depth` is how many savepoints a turn is in."""
+
+    def collect(self) -> dict[Slot, bytes | None]:
+        """The rows that the running turn's changes come to; they are about to be committed."""
+        ...
+
+    def adopt(self) -> None: ...
+
+    def undo(self) -> None: ...
+
+    def wipe(self, depth: int) -> None: ...
+
+    def go_back(self, depth: int) -> None: ...
+
+    def keep(self, depth: int) -> None: ...
+
+
 class ObjectRuntime(Protocol):
     """An object that is awake, as its turns, its storage and the features see it."""
 
@@ -136,6 +154,7 @@ class ObjectRuntime(Protocol):
     known: ObjectClass
     rows: ObjectRows
     timers: dict[str, Timer | None]  # what finished turns made of them; absent: as on disk
+    sql: ObjectDatabase | None  # once it has been woken with one or asked for one
     sockets: Any  # those that it has looked at, while it is awake; the feature's own
     watched: Any  # what happened lately, for those who watch it; a feature's own as well
     instance: Any  # the object itself; None while it sleeps

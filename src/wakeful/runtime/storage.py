@@ -85,7 +85,7 @@ class Storage:
         return _Deletion(self, list(keys), single=False).start()
 
     def delete_all(self, *, keep_alarm: bool = False) -> Awaitable[None]:
-        """Remove every key, and the alarm unless it is kept. `state`, schedules, jobs and machine timers stay."""
+        """Remove every key, empty the database, and clear the alarm unless it is kept. `state`, schedules, jobs and machine timers stay."""
         turn = self._writing_turn()
         turn.wipe()
         if not keep_alarm:
@@ -120,7 +120,7 @@ class Storage:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator["Storage"]:
-        """A savepoint inside the turn: a raise drops the writes and alarm changes made inside, and only those."""
+        """A savepoint inside the turn: a raise drops the writes, SQL and alarm changes made inside, and only those."""
         turn = self._writing_turn()
         turn.save()
         try:
@@ -128,7 +128,7 @@ class Storage:
         except BaseException:
             turn.restore()
             raise
-        turn.saved.pop()
+        turn.release()
 
     # the alarm
 

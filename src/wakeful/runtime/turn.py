@@ -18,6 +18,7 @@ from wakeful.values.trace import current_trace, linked_trace
 # The one place that knows all that a commit may be made of: who adds a field to it adds it here.
 
 _NONE: list[Any] = []  # never appended to
+_NO_PAGES: dict[Slot, bytes | None] = {}  # nor this
 
 
 class Savepoint(NamedTuple):
@@ -38,10 +39,23 @@ class Savepoint(NamedTuple):
 class CommitDraft:
     """The buffered writes of one turn. Nothing of it exists for anyone else until its commit is on disk."""
 
-    __slots__ = ("entries", "parks", "records", "remember", "sends", "then", "timers", "unparks", "wiped", "writes")
+    __slots__ = (
+        "entries",
+        "pages",
+        "parks",
+        "records",
+        "remember",
+        "sends",
+        "then",
+        "timers",
+        "unparks",
+        "wiped",
+        "writes",
+    )
 
     def __init__(self) -> None:
         self.writes: dict[Slot, bytes | None] = {}
+        self.pages = _NO_PAGES  # of the object's database, as soon as a commit is about to be made
         self.wiped = False
         self.timers: dict[str, Timer | None] = {}
         # Most turns have none of these; a turn is made so often that empty lists would be felt.
@@ -56,7 +70,7 @@ class CommitDraft:
     def is_empty(self, timers: Mapping[str, Timer | None]) -> bool:
         """There is nothing to commit but these timers, if they are any."""
         rest = self.entries or self.parks or self.unparks or self.sends or self.remember or self.records
-        return not (self.writes or self.wiped or timers or rest)
+        return not (self.writes or self.pages or self.wiped or timers or rest)
 
     def counts(self) -> tuple[int, ...]:
         """How many there are of what is only ever added to."""
@@ -114,7 +128,7 @@ class CommitDraft:
         # Loops, not comprehensions: each of those is a call, and there is a commit for every turn.
         puts: dict[Slot, bytes] = {}
         deletes: list[Slot] = _NONE
-        for slot, value in self.writes.items():
+        for slot, value in (self.writes | self.pages if self.pages else self.writes).items():
             if value is not None:
                 puts[slot] = value
             else:
@@ -149,7 +163,7 @@ class CommitDraft:
 
     def begin_anew(self, timers: Mapping[str, Timer | None]) -> None:
         """It was committed, with these of its timers: what comes now is the next one."""
-        self.writes, self.wiped = {}, False
+        self.writes, self.pages, self.wiped = {}, _NO_PAGES, False
         self.entries, self.parks, self.unparks, self.sends, self.records = _NONE, _NONE, _NONE, _NONE, _NONE
         self.timers = {} if timers is self.timers else {k: t for k, t in self.timers.items() if k not in timers}
 
@@ -251,6 +265,7 @@ class Turn(CommitDraft):
         "state_copy",
         "state_used",
         "was_restored",
+        "wrote_sql",
     )
 
     def __init__(
@@ -272,6 +287,7 @@ class Turn(CommitDraft):
         self.fired_at = fired_at
         self.is_over = False
         self.was_restored = False  # a savepoint was undone: what the object's code did to memory meanwhile was not
+        self.wrote_sql = False  # it has changed the object's database since its last durable point
         self.base: Base | None = None  # what its owner had written when the object's code began; None: nothing
         self.commits = 0  # durable points so far
         self.refused: list[RefusedWrite] = _NONE
@@ -301,7 +317,7 @@ class Turn(CommitDraft):
     @property
     def is_clean(self) -> bool:
         """There is nothing to commit."""
-        return self.is_empty(self.timers)
+        return self.is_empty(self.timers) and not self.wrote_sql
 
     def mark(self) -> None:
         """The object's code begins: what was written so far is its owner's, and says nothing of the object's memory."""
@@ -314,7 +330,7 @@ class Turn(CommitDraft):
         own: dict[str, Timer | None] = {} if self.consumed is None else {self.consumed.name: None}
         writes, timers, counts = self.base or ({}, own, _NO_COUNTS)
         is_same = writes == self.writes and timers == self.timers and counts == self.counts()
-        return self.wiped or self.was_restored or not is_same
+        return self.wiped or self.wrote_sql or self.was_restored or not is_same
 
     @property
     def run(self) -> Run | None:
@@ -348,6 +364,12 @@ class Turn(CommitDraft):
             return linked_trace(trace)
         return trace
 
+    def wipe(self) -> None:
+        super().wipe()
+        if self.activation.sql is not None:
+            self.activation.sql.wipe(len(self.saved))
+            self.wrote_sql = True
+
     # savepoints
 
     def save(self) -> None:
@@ -357,10 +379,24 @@ class Turn(CommitDraft):
     def restore(self) -> None:
         savepoint = self.saved.pop()
         self.go_back(savepoint)
+        if self.activation.sql is not None:
+            self.activation.sql.go_back(len(self.saved))
         self.activation.state.restore(self.activation.id, savepoint.state, self.shelf)
         self.was_restored = True
 
+    def release(self) -> None:
+        """What was done since the last savepoint stays."""
+        self.saved.pop()
+        if self.activation.sql is not None:
+            self.activation.sql.keep(len(self.saved))
+
     # the end
+
+    def collect_pages(self) -> None:
+        """Put what it made of the object's database into the draft."""
+        assert self.activation.sql is not None
+        self.pages = self.activation.sql.collect()
+        self.wrote_sql = False
 
     def take_commit(self, *, final: bool) -> Commit | None:
         """What has been written since the last durable point, as one commit; None when that is nothing.

@@ -12,7 +12,7 @@ from msgspec import Struct
 from wakeful.store.protocol import Query, Range, Swap, Swapping
 from wakeful.store.seal_places import about_answer, about_row, about_text, about_timer
 from wakeful.store.sealed_store import CHECK, CHECK_SLOT, SealedStore
-from wakeful.values.commits import SYSTEM, USER
+from wakeful.values.commits import SPACES
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import ObjectId
 from wakeful.values.seals import is_fresh_text, text_anew
@@ -73,7 +73,9 @@ async def _storage(store: SealedStore, after: list[Any], now: int) -> StaleRows:
     inner, ring = store.inner, store.sealing.ring
     stale: list[tuple[Swap, bool]] = []
     seen = 0
-    id, space, start = (ObjectId(*after[:2]), after[2], after[3] + "\0") if after else (ObjectId("", ""), SYSTEM, "")
+    id, space, start = (
+        (ObjectId(*after[:2]), after[2], after[3] + "\0") if after else (ObjectId("", ""), SPACES[-1], "")
+    )
     while True:
         rows = await inner.scan(id, space, Range(start, limit=ROWS - seen)) if id.cls else []
         for name, data in rows:
@@ -82,13 +84,13 @@ async def _storage(store: SealedStore, after: list[Any], now: int) -> StaleRows:
         seen += len(rows)
         if seen >= ROWS:
             return StaleRows(seen, stale, [*id, space, rows[-1][0]])
-        if space == USER:
-            space, start = SYSTEM, ""
+        if space != SPACES[-1]:
+            space, start = space + 1, ""
             continue
         objects = await inner.find_objects(Query(after=tuple(id) if id.cls else None, limit=1))
         if not objects:
             return StaleRows(seen, stale, None)
-        id, space, start = objects[0].id, USER, ""
+        id, space, start = objects[0].id, SPACES[0], ""
 
 
 async def _timers(store: SealedStore, after: list[Any], now: int) -> StaleRows:

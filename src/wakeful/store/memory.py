@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from wakeful.store.protocol import (
     NO_GUARDS,
     REWALK_MS,
+    WAKE_PAGES,
     WHOLE_BYTES_MAX,
     WHOLE_ROWS_MAX,
     Guard,
@@ -26,6 +27,7 @@ from wakeful.store.protocol import (
 from wakeful.store.sends import check_once, is_other, still_out
 from wakeful.values.commits import (
     MIGRATIONS_SLOT,
+    PAGES,
     STATE_SLOT,
     SYSTEM,
     USER,
@@ -34,6 +36,7 @@ from wakeful.values.commits import (
     Loaded,
     Remembered,
     Slot,
+    page_slot,
 )
 from wakeful.values.errors import Fenced, StoreDown
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
@@ -500,12 +503,13 @@ class MemoryStore:
         info = self._info(id)
         rows = self.disk.rows.get(id, {})
         whole = info.rows <= WHOLE_ROWS_MAX and info.bytes <= WHOLE_BYTES_MAX
-        kept = (
-            dict(rows)
-            if whole
-            else {slot: value for slot, value in rows.items() if slot in (STATE_SLOT, MIGRATIONS_SLOT)}
-        )
+        kept = dict(rows) if whole else {slot: value for slot, value in rows.items() if _comes_along(slot)}
         return Loaded(info, self.disk.timers.get((id, ALARM)), kept, whole)
+
+
+def _comes_along(slot: Slot) -> bool:
+    """The row is needed by a large object that wakes."""
+    return slot in (STATE_SLOT, MIGRATIONS_SLOT) or (slot[0] == PAGES and slot <= page_slot(WAKE_PAGES))
 
 
 def _matches(id: ObjectId, query: Query) -> bool:

@@ -22,6 +22,8 @@ from wakeful.values.timers import Entry, Parked, Timer, TimerKey
 # An object with at most this many rows and bytes is loaded whole when it wakes.
 WHOLE_ROWS_MAX = 16
 WHOLE_BYTES_MAX = 16_384
+# Of a larger one so many pages of its database come with it, so that one round trip wakes what is of ordinary size.
+WAKE_PAGES = 64
 
 # Ledger rows that stayed when they were old enough to go are looked at again this often: others may have come since.
 REWALK_MS = 86_400_000

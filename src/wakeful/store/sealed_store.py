@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from wakeful.store.protocol import NO_GUARDS, Guard, Hint, Obstacle, Outcome, Query, Range, Receipt, Store
 from wakeful.store.seal_places import Sealing, about_row
 from wakeful.values.codec import decode, encode
-from wakeful.values.commits import SYSTEM, USER, Commit, Info, Loaded, Remembered, Slot
+from wakeful.values.commits import SPACES, SYSTEM, Commit, Info, Loaded, Remembered, Slot
 from wakeful.values.errors import Fenced, NoKey
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.seals import OVERHEAD, KeyRing, id_of, is_sealed
@@ -301,7 +301,7 @@ async def sealed_row(store: Store) -> str | None:
     objects = Query(limit=PAGE)
     while page := await store.find_objects(objects):
         for info in page:
-            for space in (USER, SYSTEM):
+            for space in SPACES:
                 first = ""
                 while rows := await store.scan(info.id, space, Range(first, limit=PAGE)):
                     if any(is_sealed(data) for _, data in rows):

@@ -1,5 +1,6 @@
 """Layer 0. What does the end of a turn say to the store?"""
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -8,14 +9,30 @@ from msgspec import Struct
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Entry, Parked, Timer
 
-# Two key spaces per object: what the class's own code stores, and what Wakeful keeps beside it
-# (typed state, later the features' rows), which `list` and `delete_all` never touch.
+# Three key spaces per object: what the class's own code stores, what Wakeful keeps beside it (typed state, the
+# features' rows), which `list` and `delete_all` never touch, and the pages of its database, under their numbers.
 USER = 0
 SYSTEM = 1
+PAGES = 2
+SPACES = (USER, SYSTEM, PAGES)
 Slot = tuple[int, str]  # (space, key)
 # What an object can't wake without, however many rows it has: its typed state, and how many migrations it has had.
 STATE_SLOT: Slot = (SYSTEM, "state")
 MIGRATIONS_SLOT: Slot = (SYSTEM, "migrations")
+
+
+def page_slot(number: int) -> Slot:
+    """Where a page of an object's database is kept, the first under 1; keys are in the order of their numbers."""
+    return (PAGES, f"{number:08x}")
+
+
+def is_page(key: str, data: bytes) -> bool:
+    """Whether a row with that key and value could be one."""
+    return len(data) == PAGE_BYTES and re.fullmatch("[0-9a-f]{8}", key) is not None and int(key, 16) > 0
+
+
+PAGE_BYTES = 4_096
+FIRST_PAGE = page_slot(1)  # there is one as soon as there is a database
 _NO_ROWS: Mapping[Slot, bytes] = MappingProxyType({})
 
 
@@ -86,7 +103,7 @@ def start_note(timer: Timer, shard: int, epoch: int, crashes: int, now: int, *, 
 
 
 class Info(Struct, frozen=True, gc=False):
-    """What a store keeps about every object; rows and bytes count the USER and SYSTEM rows."""
+    """What a store keeps about every object; rows and bytes count the rows of all spaces."""
 
     id: ObjectId
     created_at: int
@@ -100,5 +117,7 @@ class Loaded(Struct, frozen=True, gc=False):
 
     info: Info | None
     alarm: Timer | None
-    rows: dict[Slot, bytes]  # STATE_SLOT and MIGRATIONS_SLOT, and all its rows when they are few
+    rows: dict[
+        Slot, bytes
+    ]  # STATE_SLOT, MIGRATIONS_SLOT and the first pages of its database; all its rows when they are few
     complete: bool  # `rows` is everything the object has

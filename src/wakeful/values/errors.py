@@ -8,6 +8,8 @@ WakefulError
 │   ├── BadOption               an option or a combination of options that makes no sense
 │   ├── BadSpec                 a cron text, interval, phrase, zone or calendar that can't be one (says which part)
 │   ├── BadChart                a statechart that can't be one, or a snapshot of another (says where in the chart)
+│   ├── BadSql                  a statement that SQLite does not understand, or that is refused (says why)
+│   ├── ConstraintFailed        a statement against a UNIQUE, NOT NULL, CHECK or FOREIGN KEY of its table
 │   ├── BadHandler              a lambda, a foreign function or an unknown method given as a handler
 │   ├── LimitExceeded           a named limit, and by how much it was passed
 │   │   └── QuotaExceeded       a tenant's quota, named
@@ -131,6 +133,14 @@ class BadSpec(BadInput, ValueError):
 
 class BadChart(BadInput, ValueError):
     default_code = "chart"
+
+
+class BadSql(BadInput, ValueError):
+    default_code = "sql"
+
+
+class ConstraintFailed(BadInput, ValueError):
+    default_code = "sql.constraint"
 
 
 class BadHandler(BadInput, TypeError):

@@ -112,7 +112,9 @@ class Storage:
 
     @property
     def sql(self) -> Any:
-        raise Unsupported("storage.sql is not here: objects share one database; keep rows with put, get and list")
+        raise Unsupported(
+            "storage.sql is not here yet: keep rows with put, get and list, or use self.sql of Wakeful's own classes"
+        )
 
     @property
     def kv(self) -> Any:
@@ -254,7 +256,7 @@ class Transaction(Storage):
         self._open.remove(self)
         self._ended = "committed" if keeps else "rolled back"
         if keeps:
-            turn.saved.pop()
+            turn.release()
         else:
             turn.restore()
             self._state.has_cleared_alarm = self._had_cleared_alarm
@@ -408,5 +410,5 @@ class State(ObjectEvents):
             except BaseException:
                 turn.restore()
                 raise
-            turn.saved.pop()
+            turn.release()
             return result

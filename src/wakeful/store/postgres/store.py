@@ -39,6 +39,7 @@ from wakeful.store.postgres.writer import PostgresWriter
 from wakeful.store.protocol import (
     NO_GUARDS,
     REWALK_MS,
+    WAKE_PAGES,
     WALKS_MAX,
     WHOLE_BYTES_MAX,
     WHOLE_ROWS_MAX,
@@ -55,7 +56,7 @@ from wakeful.store.protocol import (
     TableLock,
 )
 from wakeful.store.table_copy import Copying
-from wakeful.values.commits import Commit, Info, Loaded, Remembered
+from wakeful.values.commits import Commit, Info, Loaded, Remembered, page_slot
 from wakeful.values.errors import BadValue, StoreDown
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import ALARM, Entry, Parked, Timer, TimerKey
@@ -66,6 +67,7 @@ READERS = 4
 LOADERS = 2
 # At least so many timers are asked of each shard: four times a page's fair share, and never fewer than this.
 INNER_MIN = 16
+_LAST_PAGE = page_slot(WAKE_PAGES)[1].encode()
 _UNIQUE = Statement("SELECT gen_random_uuid()::text", ())
 
 
@@ -262,6 +264,7 @@ class PostgresStore:
             "alarm": ALARM,
             "rows_max": WHOLE_ROWS_MAX,
             "bytes_max": WHOLE_BYTES_MAX,
+            "last_page": _LAST_PAGE,
         }
         loaded = [NOTHING] * len(ids)
         for row in await self._run("load", values):

@@ -73,8 +73,11 @@ SELECT k.space, k.name, k.value, o.created_at, o.active_at, o.rows, o.bytes,
   LEFT JOIN kv AS k ON k.class = CASE WHEN o.rows <= ? AND o.bytes <= ? THEN o.class END AND k.key = o.key
  WHERE o.class = ? AND o.key = ?
 
--- name: load_state
+-- name: load_large
+-- Of a large object: its state, how many migrations it has had, and the first pages of its database.
 SELECT space, name, value FROM kv WHERE class = ? AND key = ? AND space = 1 AND name IN ('state', 'migrations')
+UNION ALL
+SELECT space, name, value FROM kv WHERE class = ? AND key = ? AND space = 2 AND name <= ?
 
 -- name: scan
 SELECT name, value FROM kv

@@ -11,16 +11,17 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, NodeRow, Range, ShardRow
+from wakeful.store.protocol import WAKE_PAGES, WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, NodeRow, Range, ShardRow
 from wakeful.store.sqlite.gather import timer_of
 from wakeful.store.sqlite.statements import SQL, Row, read_rows, timers_page
 from wakeful.store.sqlite.writer import BUSY_S, down
-from wakeful.values.commits import Info, Loaded, Remembered
+from wakeful.values.commits import Info, Loaded, Remembered, page_slot
 from wakeful.values.errors import StoreDown
 from wakeful.values.ids import SHARDS, ObjectId
 from wakeful.values.timers import Timer, TimerKey
 
 _NEVER = Loaded(None, None, {}, True)
+_LAST_PAGE = page_slot(WAKE_PAGES)[1]
 
 
 class FileReader:
@@ -76,7 +77,7 @@ class FileReader:
         created_at, active_at, rows, size = first[3:7]
         alarm, due_at, nominal_at, seq, attempt, crashes, started, rank, payload = first[7:]
         whole = rows <= WHOLE_ROWS_MAX and size <= WHOLE_BYTES_MAX
-        kept = loaded if whole else self.ask(SQL["load_state"], id)
+        kept = loaded if whole else self.ask(SQL["load_large"], (*id, *id, _LAST_PAGE))
         return Loaded(
             Info(id, created_at, active_at, rows, size),
             Timer(id, alarm, due_at, nominal_at, seq, attempt, crashes, started, -rank, payload) if alarm else None,

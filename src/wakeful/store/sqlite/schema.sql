@@ -2,7 +2,7 @@
 -- Times are milliseconds UTC. Text compares byte by byte in UTF-8, which is the order of keys everywhere.
 
 -- Every object that ever wrote something or was given a timer.
--- `rows` and `bytes` (UTF-8 length of the storage key plus length of the value, both spaces) are kept
+-- `rows` and `bytes` (UTF-8 length of the storage key plus length of the value, of all spaces) are kept
 -- by the triggers on `kv` below, so no path into `kv` can get them wrong.
 CREATE TABLE objects (
   class      TEXT    NOT NULL,
@@ -15,7 +15,8 @@ CREATE TABLE objects (
   PRIMARY KEY (class, key)
 ) WITHOUT ROWID;
 
--- An object's storage. space 0: what its own code stores; 1: what Wakeful keeps beside it.
+-- An object's storage. space 0: what its own code stores; 1: what Wakeful keeps beside it;
+-- 2: the pages of its database.
 CREATE TABLE kv (
   class TEXT    NOT NULL,
   key   TEXT    NOT NULL,

@@ -1,5 +1,5 @@
--- What each object needs to wake: its row, its alarm, and its storage when that is small, else its state and how many
--- migrations it has had.
+-- What each object needs to wake: its row, its alarm, and its storage when that is small, else its state, how many
+-- migrations it has had, and the first pages of its database.
 -- Names come in one text: in an array each of them would cost a connection that also reads arrays a microsecond.
 SELECT i.n, o.created_at, o.active_at, o.rows, o.bytes,
     t.due_at, t.nominal_at, t.seq, t.attempt, t.crashes, t.started, t.priority, t.payload,
@@ -19,5 +19,10 @@ CROSS JOIN LATERAL (
         WHERE (o.rows > $rows_max::integer OR o.bytes > $bytes_max::bigint)
             AND b.cls = i.cls AND b.key = i.key AND b.space = 1
             AND b.name IN ('\x7374617465', '\x6d6967726174696f6e73')  -- state, migrations
+        UNION ALL
+        SELECT p.space, p.name, p.value
+        FROM wakeful.storage AS p
+        WHERE (o.rows > $rows_max::integer OR o.bytes > $bytes_max::bigint)
+            AND p.cls = i.cls AND p.key = i.key AND p.space = 2 AND p.name <= $last_page::bytea
     ) AS r
 ) AS s

@@ -1,0 +1,131 @@
+"""Layer 4. How do databases of objects join the nodes of a program?"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+from weakref import ref
+
+from wakeful.runtime.feature import Feature
+from wakeful.runtime.turn import running_turn
+from wakeful.store.protocol import WAKE_PAGES, Range
+from wakeful.values.commits import PAGE_BYTES, PAGES, Loaded, page_slot
+from wakeful.values.errors import Undecodable
+
+if TYPE_CHECKING:  # the rest is loaded when an object first asks for a database: most programs have none
+    from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import NodeRuntime, ObjectRuntime
+    from wakeful.sql.connection import SqliteConnection
+    from wakeful.sql.database import Database
+    from wakeful.sql.result import SqlRows
+
+FEATURE = "sql"
+
+
+class SqlFeature(Feature):
+    """A database for every object."""
+
+    def equip(self, node: "Node") -> None:
+        node.features[FEATURE] = NodeDatabases(node)
+
+
+def connection_type() -> "Callable[..., SqliteConnection]":
+    """How SQLite is run here: with apsw where the extra `wakeful[sql]` is installed, else with the standard library."""
+    try:
+        from wakeful.sql.paged_connection import PagedConnection
+    except ImportError:
+        from wakeful.sql.connection import ImageConnection
+
+        return ImageConnection
+    return PagedConnection
+
+
+class NodeDatabases:
+    """The databases of the objects that are awake on one node."""
+
+    def __init__(self, node: "NodeRuntime") -> None:
+        self._node = node
+        self.limits = node.limits
+        self.now = node.clock.now
+        self._connect: Callable[..., SqliteConnection] | None = None
+        self._open: deque[ref[Database]] = deque()  # those that may have a connection, the oldest first
+
+    def of(self, activation: "ObjectRuntime") -> "Sql":
+        """What `ctx.sql` is."""
+        return Sql(activation, self)
+
+    async def load(self, activation: "ObjectRuntime", loaded: Loaded) -> Loaded:
+        """The object wakes and has a database: bring its pages; what came with it without them."""
+        rows = {slot: value for slot, value in loaded.rows.items() if slot[0] != PAGES}
+        pages = [loaded.rows[slot] for slot in sorted(loaded.rows) if slot[0] == PAGES]
+        id = activation.id
+        count = int.from_bytes(pages[0][28:32], "big")
+        if count * PAGE_BYTES > self.limits.sql_bytes:
+            pages = []  # whoever uses it is told; the rest of the object is as good as ever
+        elif count > len(pages):
+            after = Range(first=page_slot(WAKE_PAGES + 1)[1])
+            pages += [page for _, page in await self._node.reading(self._node.store.scan(id, PAGES, after))]
+        if pages and len(pages) != count:
+            raise Undecodable(f"{id}: its database has {count} pages, and {len(pages)} of them are there")
+        activation.sql = self._make(activation, pages, count)
+        return Loaded(loaded.info, loaded.alarm, rows, loaded.complete)
+
+    def database(self, activation: "ObjectRuntime") -> "Database":
+        """That of the object, made when it is first asked for."""
+        if activation.sql is None:
+            activation.sql = self._make(activation, [], 0)
+        return cast("Database", activation.sql)
+
+    def _make(self, activation: "ObjectRuntime", pages: list[bytes], stored: int) -> "Database":
+        from wakeful.sql.database import Database
+
+        return Database(self, activation.id, pages, stored)
+
+    def connect(self, database: "Database", pages: Sequence[bytes], *, is_reader: bool) -> "SqliteConnection":
+        """A connection for it; when there are too many, the oldest that nobody is using let go of theirs."""
+        self._make_room()
+        self._open.append(ref(database))
+        if self._connect is None:
+            self._connect = connection_type()
+        return self._connect(pages, self.now, max(1, self.limits.sql_bytes // PAGE_BYTES), is_reader=is_reader)
+
+    def _make_room(self) -> None:
+        for _ in range(len(self._open) + 1 - self.limits.sql_open):
+            oldest = self._open.popleft()
+            found = oldest()
+            if found is not None and not found.rest():
+                self._open.append(oldest)
+
+
+class Sql:
+    """`self.sql(query, …)`: the object's own database, seen through the running turn.
+
+    >>> from wakeful import App, DurableObject
+    >>> app = App()
+    >>> @app.object
+    ... class Notes(DurableObject):
+    ...     async def add(self, text: str) -> int:
+    ...         self.sql("CREATE TABLE IF NOT EXISTS notes (id INTEGER PRIMARY KEY, text TEXT)")
+    ...         self.sql("INSERT INTO notes (text) VALUES (?)", text)
+    ...         return self.sql("SELECT count(*) FROM notes").value()
+    >>> async with app.world() as world:
+    ...     await world.get(Notes, "a").add("milk")
+    ...     print(await world.get(Notes, "a").add("bread"))
+    2
+    """
+
+    __slots__ = ("_activation", "_databases")
+
+    def __init__(self, activation: "ObjectRuntime", databases: NodeDatabases) -> None:
+        self._activation = activation
+        self._databases = databases
+
+    def __call__(self, query: str, /, *positional: Any, **named: Any) -> "SqlRows":
+        """Run it now, in the running turn; several statements are run in order, and arguments go to the last."""
+        turn = running_turn(self._activation, "sql")
+        return self._databases.database(self._activation).run(turn, query, positional, named)
+
+    @property
+    def size(self) -> int:
+        """The bytes of its pages."""
+        turn = running_turn(self._activation, "sql")
+        return self._databases.database(self._activation).size(turn)

@@ -1,0 +1,136 @@
+"""Databases of objects, broken on purpose: each of these is a mistake that somebody could make, applied while its block lasts."""
+
+import asyncio
+from typing import Any
+
+from tests.teeth.broken import swapped
+from wakeful.runtime.turn import CommitDraft, Turn
+from wakeful.sql import database
+from wakeful.sql.database import Database
+from wakeful.sql.feature import NodeDatabases
+from wakeful.values.commits import PAGE_BYTES, Commit
+
+
+def the_connection_outlives_an_undone_turn() -> Any:
+    """With what that turn did to it."""
+
+    def make(undo: Any) -> Any:
+        def broken(self: Database) -> None: ...
+
+        return broken
+
+    return swapped(Database, "undo", make)
+
+
+def the_connection_outlives_a_fence() -> Any:
+    """The node keeps it, for when the object wakes again."""
+
+    def make(make_one: Any) -> Any:
+        kept: dict[Any, Database] = {}
+
+        def broken(self: NodeDatabases, activation: Any, pages: list[bytes], stored: int) -> Database:
+            if activation.id not in kept:
+                kept[activation.id] = make_one(self, activation, pages, stored)
+            return kept[activation.id]
+
+        return broken
+
+    return swapped(NodeDatabases, "_make", make)
+
+
+def the_size_is_not_undone() -> Any:
+    """It is counted up as the turn goes on, and stays."""
+
+    def make(run: Any) -> Any:
+        def broken(self: Database, *given: Any) -> Any:
+            rows = run(self, *given)
+            if self._connection is not None:
+                _, cursor = self._connection.execute("PRAGMA page_count")
+                self._stored = next(iter(cursor))[0]
+            return rows
+
+        return broken
+
+    return swapped(Database, "run", make)
+
+
+def pages_are_written_outside_the_commit() -> Any:
+    """In one of their own, before the turn's."""
+
+    def make(collect: Any) -> Any:
+        def broken(self: Turn) -> None:
+            collect(self)
+            activation: Any = self.activation
+            puts = {slot: page for slot, page in self.pages.items() if page is not None}
+            now = activation.node.clock.now()
+            commit = Commit(id=activation.id, shard=activation.shard, epoch=activation.epoch, now=now, puts=puts)
+            self.pages = {}
+            activation.node.keep(asyncio.get_running_loop().create_task(_write(activation.node, commit)))
+            activation.sql.adopt()
+
+        return broken
+
+    return swapped(Turn, "collect_pages", make)
+
+
+async def _write(node: Any, commit: Commit) -> None:
+    await node.store.commit(node.name, [commit])
+
+
+def a_reader_sees_pages_of_a_running_turn() -> Any:
+    """There is one connection, and everybody uses it."""
+
+    def make(find: Any) -> Any:
+        def broken(self: Database, turn: Turn) -> Any:
+            if self._connection is None:
+                self._connection = self._open(self._pages)
+            return self._connection
+
+        return broken
+
+    return swapped(Database, "_connection_for", make)
+
+
+def the_first_page_is_written_once() -> Any:
+    """Whatever changes in it is taken for a counter."""
+
+    def make(is_same: Any) -> Any:
+        def broken(page: bytes, before: bytes) -> bool:
+            return len(page) == PAGE_BYTES
+
+        return broken
+
+    return swapped(database, "_is_same_but_counted", make)
+
+
+def a_turn_that_wrote_only_sql_wrote_nothing() -> Any:
+    """Its object's memory stays as it is when it is undone."""
+
+    def make(has_written: Any) -> Any:
+        def broken(self: Turn) -> bool:
+            wrote, self.wrote_sql = self.wrote_sql, False
+            try:
+                return bool(has_written.fget(self))
+            finally:
+                self.wrote_sql = wrote
+
+        return property(broken)
+
+    return swapped(Turn, "has_written", make)
+
+
+def delete_all_leaves_the_database() -> Any:
+    """Its pages are in another space."""
+    return swapped(Turn, "wipe", lambda _: CommitDraft.wipe)
+
+
+def a_savepoint_is_for_rows_only() -> Any:
+    """What was done to the database inside stays."""
+
+    def make(go_back: Any) -> Any:
+        def broken(self: Database, depth: int) -> None:
+            self.keep(depth)
+
+        return broken
+
+    return swapped(Database, "go_back", make)

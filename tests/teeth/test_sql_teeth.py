@@ -1,0 +1,97 @@
+"""Each mistake of `broken_sql.py` is caught by the suites named beside it, which pass when nothing is broken."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conformance import conftest as stages
+from tests.conformance import test_sql as sql
+from tests.conformance import test_sql_carried as carried
+from tests.teeth import broken_sql
+from tests.teeth.catching import Catcher, Teeth
+
+
+def on_stage(test: Callable[[Any], Any]) -> None:
+    """A test of tests/conformance, in memory, with the engine that a program would have here."""
+    stages._stages.append(stages.Stage("memory:"))
+    try:
+        asyncio.run(test(stages._stages[-1]))
+    except (Exception, pytest.fail.Exception) as error:
+        raise AssertionError(f"{error}") from error  # whatever a test of another suite says
+    finally:
+        stages._stages.pop()
+
+
+def undone() -> None:
+    """tests/conformance: a turn that raises."""
+    on_stage(sql.test_a_turn_that_raises_undoes_its_sql_and_makes_the_object_anew)
+
+
+def behind() -> None:
+    """tests/conformance: turns that wait behind one that raises."""
+    on_stage(sql.test_turns_behind_one_that_raises_do_not_meet_its_sql)
+
+
+def fenced() -> None:
+    """tests/conformance: a turn whose commit is refused."""
+    on_stage(sql.test_a_fenced_turn_leaves_nothing)
+
+
+def sizes() -> None:
+    """tests/conformance: how large it is after a turn that raises."""
+    on_stage(sql.test_an_undone_turn_leaves_the_size_as_it_was)
+
+
+def shrinking() -> None:
+    """tests/conformance: fewer pages than before."""
+    on_stage(sql.test_vacuum_gives_back_what_was_deleted)
+
+
+def apart() -> None:
+    """tests/conformance: commits that are lost."""
+    on_stage(lambda stage: carried.test_rows_and_pages_are_never_apart("memory:", "before"))
+
+
+def readers() -> None:
+    """tests/conformance: readers beside a turn."""
+    on_stage(sql.test_a_reader_never_sees_a_turns_uncommitted_pages)
+
+
+def wiped() -> None:
+    """tests/conformance: delete_all."""
+    on_stage(sql.test_delete_all_empties_the_database)
+
+
+def savepoints() -> None:
+    """tests/conformance: ctx.transaction()."""
+    on_stage(sql.test_a_transaction_spans_rows_and_sql_and_undoes_both)
+
+
+BROKEN: dict[str, tuple[Catcher, ...]] = {
+    "the_connection_outlives_an_undone_turn": (behind,),
+    "the_connection_outlives_a_fence": (fenced,),
+    "the_size_is_not_undone": (sizes,),
+    "pages_are_written_outside_the_commit": (apart,),
+    "a_reader_sees_pages_of_a_running_turn": (readers,),
+    "the_first_page_is_written_once": (shrinking,),
+    "a_turn_that_wrote_only_sql_wrote_nothing": (undone,),
+    "delete_all_leaves_the_database": (wiped,),
+    "a_savepoint_is_for_rows_only": (savepoints,),
+}
+TEETH = Teeth(broken_sql, BROKEN, beside={"_write"})
+
+
+@pytest.mark.parametrize("catcher", TEETH.controls)
+def test_the_suites_pass_when_nothing_is_broken(catcher: str) -> None:
+    TEETH.check_unbroken(catcher)
+
+
+@pytest.mark.parametrize(("variant", "catcher"), TEETH.pairs)
+def test_a_mistake_is_caught(variant: str, catcher: str) -> None:
+    TEETH.check_caught(variant, catcher)
+
+
+def test_every_mistake_has_its_suite() -> None:
+    TEETH.check_complete()
