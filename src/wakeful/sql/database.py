@@ -145,10 +145,10 @@ class Database:
             connection.guard.is_vacuum = True
             return
         if not self._is_writing:
-            _own(connection, "BEGIN")
+            self._own(connection, "BEGIN")
             self._is_writing = True
         while self._marks < len(turn.saved):
-            _own(connection, f"SAVEPOINT mark_{self._marks}")
+            self._own(connection, f"SAVEPOINT mark_{self._marks}")
             self._marks += 1
 
     def _fetch(self, cursor: Any) -> list[tuple[Any, ...]]:
@@ -238,14 +238,22 @@ class Database:
         return rows
 
     def _commit(self, connection: SqliteConnection) -> None:
-        connection.guard.until = self._home.now() + self._limits.sql_ms
         try:
-            _own(connection, "COMMIT")
+            self._own(connection, "COMMIT")
         except Exception as error:
             failed = connection.failure(error)
             if failed is None:
                 raise
             raise self._judge(failed, "the end of the turn", connection.guard.refusal) from None
+
+    def _own(self, connection: SqliteConnection, sql: str) -> None:
+        """A statement of Wakeful's own, which objects may not give. It has its own time: FTS5 writes at such moments."""
+        guard = connection.guard
+        until, guard.until, guard.is_ours = guard.until, self._home.now() + self._limits.sql_ms, True
+        try:
+            connection.execute(_OWN + sql)[1].close()
+        finally:
+            guard.until, guard.is_ours = until, False
 
     def adopt(self) -> None:
         """The turn ended well, or came to a durable point: its pages are what the next one starts from."""
@@ -282,14 +290,14 @@ class Database:
                 self._connection.close()
             _, self._connection, self._marks, self._is_writing, self._is_wiped = self._asides.pop()
         if self._marks > depth and self._connection is not None and self._connection.is_open:
-            _own(self._connection, f"ROLLBACK TO mark_{depth}")
+            self._own(self._connection, f"ROLLBACK TO mark_{depth}")
         self.keep(depth)
 
     def keep(self, depth: int) -> None:
         """The turn leaves a savepoint, and what was done in it stays."""
         self._asides = [aside._replace(depth=min(aside.depth, depth)) for aside in self._asides]
         if self._marks > depth and self._connection is not None and self._connection.is_open:
-            _own(self._connection, f"RELEASE mark_{depth}")
+            self._own(self._connection, f"RELEASE mark_{depth}")
         self._marks = min(self._marks, depth)
 
     # errors
@@ -337,15 +345,6 @@ class Database:
             "something, spread it over several objects, or raise Limits(sql_bytes=…)",
             code="limit.sql_bytes",
         )
-
-
-def _own(connection: SqliteConnection, sql: str) -> None:
-    """A statement of Wakeful's own, which objects may not give."""
-    connection.guard.is_ours = True
-    try:
-        connection.execute(_OWN + sql)[1].close()
-    finally:
-        connection.guard.is_ours = False
 
 
 def _is_same_but_counted(page: bytes, before: bytes) -> bool:
