@@ -274,7 +274,7 @@ class Activation:
         """A durable point in the middle of the running turn."""
         turn = running_turn(self, "a commit")
         self.state.collect(turn)
-        if turn.wrote_sql:
+        if turn.sql_writes:
             turn.collect_pages()
         commit = turn.take_commit(final=False)
         if commit is not None:
@@ -544,7 +544,7 @@ class Activation:
             raise turn.refused[0].error
         if turn.state_used:
             self.state.collect(turn)
-        if turn.wrote_sql:
+        if turn.sql_writes:
             turn.collect_pages()
         turn.is_over = True
         commit = turn.take_commit(final=True)
@@ -579,7 +579,7 @@ class Activation:
                 self.is_awake = False
             if turn.state_used:
                 self.state.forget()
-            if (turn.wrote_sql or turn.pages) and self.sql is not None:
+            if (turn.sql_writes or turn.pages) and self.sql is not None:
                 self.sql.undo()
 
     def _copy_answer(self, call: Call, answer: Any) -> Any:

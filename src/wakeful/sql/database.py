@@ -129,12 +129,12 @@ class Database:
         finally:
             guard.is_vacuum = False
         if guard.has_settings:
-            turn.wrote_sql = True  # so that its end sees to them
+            turn.sql_writes += 1  # so that its end sees to them
         return SqlRows(columns, rows, connection.changes - before)
 
     def _prepare(self, turn: Turn, connection: SqliteConnection, statement: SqlStatement) -> None:
         """The turn is about to change something: open its transaction, and the savepoints that it is in."""
-        turn.wrote_sql = True
+        turn.sql_writes += 1
         if not connection.guard.is_armed:
             connection.guard.is_ours = connection.guard.is_armed = True
             connection.arm()
@@ -179,7 +179,10 @@ class Database:
     def _connection_for(self, turn: Turn) -> SqliteConnection:
         if self._stored > len(self._pages) and not self._is_wiped:
             raise self._too_large(self._stored * PAGE_BYTES)
-        if turn.is_reader and (self._is_writing or self._is_wiped or self._is_set):
+        is_beside = (
+            turn.is_reader and turn.base is None
+        )  # else it is in the turn of migrations, and sees what they made
+        if is_beside and (self._is_writing or self._is_wiped or self._is_set):
             if self._snapshot is None:
                 self._snapshot = self._open(self._pages, is_reader=True)
             return self._snapshot
@@ -282,6 +285,18 @@ class Database:
         """Empty it; `depth` is in how many savepoints the turn is, out of which this may be undone."""
         self._asides.append(_Aside(depth, self._connection, self._marks, self._is_writing, self._is_wiped))
         self._connection, self._marks, self._is_writing, self._is_wiped = None, 0, False, True
+
+    def clear(self, turn: Turn) -> None:
+        """Delete all rows of its tables. These stay: migrations made them, and would not make them again."""
+        tables = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type IN ('table', 'virtual')"
+        names = [row["name"] for row in self._run(turn, split(tables)[0], ()) if not row["name"].startswith("sqlite_")]
+        deletes = [split('DELETE FROM "{}"'.format(name.replace('"', '""')))[0] for name in names]
+        if deletes:
+            connection = self._connection_for(turn)
+            self._prepare(turn, connection, deletes[0])
+            self._own(connection, "PRAGMA defer_foreign_keys = ON")  # until the end of the transaction
+        for delete in deletes:
+            self._run(turn, delete, ())
 
     def go_back(self, depth: int) -> None:
         """Undo what was done since the turn had one savepoint more than these."""
