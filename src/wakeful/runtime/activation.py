@@ -243,6 +243,11 @@ class Activation:
             self._cut = self._running
             self._cut.cancel()
 
+    def put_to_sleep(self) -> None:
+        """The next event finds it asleep, and makes it anew."""
+        self.instance = None
+        self.is_awake = False
+
     def hold_awake(self) -> None:
         """Something beside its turns goes on: it must not sleep under it."""
         self._readers += 1
@@ -496,7 +501,7 @@ class Activation:
             call.absorb()
             CURRENT.reset(token)
             if trial is not None:
-                self.instance = None  # it rests on what is nowhere
+                self.put_to_sleep()  # it rests on what is nowhere
             self.meter.calls.add((self.node.meter.ticks() - began) // 1_000)
             self.node.slots.give_back(slot, self.id)
 

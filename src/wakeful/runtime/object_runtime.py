@@ -177,6 +177,10 @@ class ObjectRuntime(Protocol):
         """Wait until every finished turn is on disk."""
         ...
 
+    def put_to_sleep(self) -> None:
+        """The next event finds it asleep, and makes it anew."""
+        ...
+
     def hold_awake(self) -> None:
         """Something beside its turns goes on: it must not sleep under it."""
         ...

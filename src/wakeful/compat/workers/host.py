@@ -165,7 +165,7 @@ class Host:
         except Reset as reset:
             if reset.keeps:
                 await self._keep()
-            self._activation.instance = None  # the next event finds it asleep, and makes it anew
+            self._activation.put_to_sleep()
             raise _reset_failure(reset) from reset.error.__cause__
 
     async def _keep(self) -> None:
@@ -186,7 +186,7 @@ class Host:
         try:
             await self._make()
         except BaseException:
-            self._activation.instance = None
+            self._activation.put_to_sleep()
             raise
 
     async def _make(self) -> None:
