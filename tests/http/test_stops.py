@@ -14,7 +14,8 @@ import pytest
 
 from tests.http.http_stage import make_app
 from tests.http.served_stage import WAIT_S, Place, connect
-from wakeful.http.stops import KNOWN, STOPPING_S, Stops, servers_of
+from wakeful.http import stops as stopping
+from wakeful.http.stops import KNOWN, STOPPING_S, ServerKind, Stops, servers_of
 from wakeful.server.embedded_server import UNFINISHED, server_config
 from wakeful.server.site import Site
 
@@ -174,6 +175,26 @@ async def test_a_later_server_of_the_same_app_is_heard_too() -> None:
             with site.stops.lasting(lambda: None):
                 assert site.stops._servers[0].server is place.server
         assert site.stops._servers == []
+
+
+@pytest.mark.parametrize("by", ["meet", "lasting"])
+def test_a_server_that_was_cancelled_with_its_loop_is_not_waited_for(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never says that it stops, and the next was not heard."""
+    here: list[Any] = []
+    kind = ServerKind("", "", lambda server, begin: None, lambda server: False)
+    monkeypatch.setattr(stopping, "servers_of", lambda loop: [(one, kind) for one in here])
+    stops = Stops()
+
+    async def heard(name: str) -> list[Any]:
+        here[:] = [name]
+        if by == "meet":
+            stops.meet()
+        else:
+            with stops.lasting(lambda: None):
+                pass
+        return [one.server for one in stops._servers]
+
+    assert [asyncio.run(heard(name)) for name in ("first", "second")] == [["first"], ["second"]]
 
 
 async def cut_off(method: str, path: str = "/v1/x", *, stops: bool) -> list[dict[str, Any]]:
