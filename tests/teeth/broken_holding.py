@@ -8,6 +8,8 @@ from wakeful.http import asks, body_shape
 from wakeful.http.asks import Ask
 from wakeful.http.protocol import HeldBytes, SocketProtocol
 from wakeful.operations import arguments
+from wakeful.policy.shares import Asker
+from wakeful.security.crowd import Line
 from wakeful.server import guard
 from wakeful.server.guard import Guarded, RefusalLog, RefusedRequest
 
@@ -27,6 +29,11 @@ def arguments_are_made_on_the_loop() -> Any:
 def long_bodies_are_read_side_by_side() -> Any:
     """As if threads had the interpreter each for itself."""
     return swapped(asks, "THREADS", lambda threads: 2)
+
+
+def long_bodies_wait_in_one_line() -> Any:
+    """Whoever sent them."""
+    return swapped(Line, "passing", lambda passing: lambda self, asker: passing(self, Asker("")))
 
 
 def lists_are_not_counted() -> Any:

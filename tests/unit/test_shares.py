@@ -161,7 +161,7 @@ async def test_a_turnstile_lets_through_asker_by_asker_and_loses_no_turn() -> No
     assert order[:4].count("two") >= 1
     assert Counter(order) == {"one": 29, "two": 2}
     assert turnstile.shares.taken == 0
-    assert turnstile._left == 1
+    assert turnstile.line.left == 1
 
 
 async def test_a_turn_that_is_given_up_as_it_comes_goes_to_the_next() -> None:
@@ -179,7 +179,7 @@ async def test_a_turn_that_is_given_up_as_it_comes_goes_to_the_next() -> None:
     second.cancel()
     await asyncio.gather(first, second, third, return_exceptions=True)
     assert not third.cancelled()
-    assert turnstile._left == 1
+    assert turnstile.line.left == 1
     all_of(turnstile.shares, ONE)
     with pytest.raises(TooMany, match="places for lists"):
         await one(None)
