@@ -8,7 +8,7 @@ from wakeful.http import asks, body_shape
 from wakeful.http.asks import Ask
 from wakeful.http.protocol import HeldBytes, SocketProtocol
 from wakeful.operations import arguments
-from wakeful.policy.shares import Asker
+from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.crowd import Line
 from wakeful.server import guard
 from wakeful.server.guard import Guarded, RefusalLog, RefusedRequest
@@ -34,6 +34,22 @@ def long_bodies_are_read_side_by_side() -> Any:
 def long_bodies_wait_in_one_line() -> Any:
     """Whoever sent them."""
     return swapped(Line, "passing", lambda passing: lambda self, asker: passing(self, Asker("")))
+
+
+def what_moves_is_not_asked_for() -> Any:
+    """It is taken already, so that whoever it is of may have it."""
+
+    def make(move: Any) -> Any:
+        def broken(self: Shares, asker: Asker, other: Asker, count: int) -> Verdict:
+            self.give(asker, count)
+            self.taken += count
+            self._houses[other.house] = self._houses.get(other.house, 0) + count
+            self._rooms[other] = self._rooms.get(other, 0) + count
+            return Verdict.TAKEN
+
+        return broken
+
+    return swapped(Shares, "move", make)
 
 
 def lists_are_not_counted() -> Any:
