@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -210,7 +211,7 @@ async def cut_off(method: str, path: str = "/v1/x", *, stops: bool) -> list[dict
     async def never(*_: Any, **__: Any) -> Any:
         await asyncio.Event().wait()
 
-    scope = {"type": "http", "http_version": "1.1", "method": method, "path": path, "raw_path": path.encode()}
+    scope = {"type": "http", "http_version": "1.1", "method": method, "path": unquote(path), "raw_path": path.encode()}
     scope |= {"query_string": b"", "headers": [(b"host", b"127.0.0.1")], "scheme": "http", "root_path": ""}
     scope |= {"client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80)}
     app = make_app()
@@ -243,6 +244,12 @@ async def test_so_is_who_asked_for_a_page_or_for_metrics(path: str) -> None:
     start, rest = await cut_off("GET", path, stops=True)
     assert (start["status"], json.loads(rest["body"])["code"]) == (503, "node.stopping")
     assert (b"content-type", b"application/problem+json") in start["headers"]
+
+
+async def test_the_path_is_named_as_it_was_sent() -> None:
+    """As in every other problem: one key with a slash in it would be two."""
+    _, rest = await cut_off("POST", "/v1/objects/A/b%2Fc/do", stops=True)
+    assert json.loads(rest["body"])["instance"] == "/v1/objects/A/b%2Fc/do"
 
 
 @pytest.mark.parametrize("path", ["/v1/x", "/metrics", "/"])

@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 
 from wakeful.http import table
-from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, json_bytes
+from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, json_bytes, path_of
 from wakeful.http.calls import early_deadline, is_call
 from wakeful.http.openapi import document
 from wakeful.http.pace import HEALTH, Admission, Begun
@@ -290,7 +290,7 @@ async def say_cut_off(scope: Scope, send: Send) -> None:
     error: WakefulError = NotRunning(f"{words}; try again", code=STOPPING)
     if scope["method"] in _WRITES:
         error = OutcomeUnknown(f"{words}; whether it was done is unknown, use a request key", code=STOPPING)
-    found = problem_of(error, scope["path"])
+    found = problem_of(error, path_of(scope))
     found.headers.append((b"connection", b"close"))
     with suppress(OSError, RuntimeError, TimeoutError):
         async with asyncio.timeout(LAST_WORD_S):  # who does not read does not hold up the stop

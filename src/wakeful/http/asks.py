@@ -150,9 +150,7 @@ class Ask:
 
     @property
     def path(self) -> str:
-        """As it was sent, for people."""
-        raw = self.scope.get("raw_path") or quote(self.scope["path"], errors="replace").encode()
-        return str(raw.partition(b"?")[0].decode("latin-1"))
+        return path_of(self.scope)
 
     def header(self, name: bytes) -> str | None:
         """One header; `Problem` when it is there twice."""
@@ -284,6 +282,12 @@ _CHARSET = re.compile(r""";\s*charset\s*=\s*["']?\s*([^"';\s]*)""", re.IGNORECAS
 _CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 # The first half of a character, behind no backslash of its own and without a second escape behind it.
 _HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u([dD][89abAB][0-9a-fA-F]{2})(?!\\u)")
+
+
+def path_of(scope: Scope) -> str:
+    """As it was sent, for people."""
+    raw = scope.get("raw_path") or quote(scope["path"], errors="replace").encode()
+    return str(raw.partition(b"?")[0].decode("latin-1"))
 
 
 class Gone(Exception):
