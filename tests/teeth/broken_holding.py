@@ -9,7 +9,7 @@ from wakeful.http.asks import Ask
 from wakeful.http.protocol import HeldBytes, SocketProtocol
 from wakeful.operations import arguments
 from wakeful.policy.shares import Asker, Shares, Verdict
-from wakeful.security.crowd import Line
+from wakeful.security.crowd import FairLine
 from wakeful.server import guard
 from wakeful.server.guard import Guarded, RefusalLog, RefusedRequest
 
@@ -33,7 +33,7 @@ def long_bodies_are_read_side_by_side() -> Any:
 
 def long_bodies_wait_in_one_line() -> Any:
     """Whoever sent them."""
-    return swapped(Line, "passing", lambda passing: lambda self, asker: passing(self, Asker("")))
+    return swapped(FairLine, "passing", lambda passing: lambda self, asker: passing(self, Asker("")))
 
 
 def what_moves_is_not_asked_for() -> Any:

@@ -15,7 +15,7 @@ from wakeful.http.body_shape import check_body
 from wakeful.http.problems import Problem
 from wakeful.operations.arguments import weighs_more
 from wakeful.policy.shares import Asker, Shares, Verdict
-from wakeful.security.crowd import Crowding, Line, asker_of
+from wakeful.security.crowd import Crowding, FairLine, asker_of
 from wakeful.security.tokens import ALL as TOKENS
 from wakeful.values.codec import decode_outside, encode
 from wakeful.values.errors import BadValue, NotRunning, Undecodable
@@ -358,12 +358,12 @@ async def in_thread(make: Callable[[], T], asker: Asker) -> T:
     loop = asyncio.get_running_loop()
     line = _lines.get(loop)
     if line is None:
-        line = _lines[loop] = Line(THREADS)
+        line = _lines[loop] = FairLine(THREADS)
     async with line.passing(asker):
         return await asyncio.to_thread(make)
 
 
-_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, Line] = WeakKeyDictionary()
+_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, FairLine] = WeakKeyDictionary()
 
 
 async def result_of(value: Any, media: bytes, asker: Asker) -> Answer:

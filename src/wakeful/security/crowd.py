@@ -121,7 +121,7 @@ def _mark(scope: Mapping[str, Any]) -> bytes | None:
 # Few may do something at once that holds everybody up: who waits for it, and who is next?
 
 
-class Line:
+class FairLine:
     """Lets a few through at a time, asker by asker: nobody waits behind all of another's."""
 
     def __init__(self, at_once: int) -> None:
@@ -165,7 +165,7 @@ class Turnstile:
     def __init__(self, at_once: int, places: int, what: str, crowding: Crowding) -> None:
         """`what` is what errors call those that wait."""
         self.shares = Shares(places)
-        self.line = Line(at_once)
+        self.line = FairLine(at_once)
         self._what = what
         self._crowding = crowding
 
