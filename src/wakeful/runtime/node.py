@@ -113,16 +113,14 @@ class Node(NodeRuntime):
         # What features do to any object, by dotted name ("schedules.pause"): turns like any other call.
         self.operations: dict[str, Callable[..., Awaitable[Any]]] = {REDRIVE: redrive, DROP: drop}
         self.quiet_operations: set[str] = {REDRIVE, DROP}  # of these, those that do not wake it
-        # What stands for a call of another method, by dotted name: the owner makes that of it before its turn begins.
-        self.rewrites: dict[str, Callable[[ObjectClass, Call], None]] = {}
+        self.rewrites: dict[str, Callable[[ObjectClass, Call], None]] = {}  # names of what the owner makes another call of
         self.features: dict[str, Any] = {}  # each feature's own, by its name
         self.sideline = Sideline(clock, self.keep)
         self.farewells, self.returns = list[Callable[[Collection[int]], None]](), list[Callable[[], None]]()
         self.last_words: list[Callable[[], Awaitable[None]]] = []  # to be said before it stops, while it can be asked
         self.dispatcher = Dispatcher(self)
         self.hibernation = Hibernation(self, self.awake, idle_ms=idle_ms, at_once=sleep_after_turn)
-        self.upkeep = Upkeep(self)
-        self.ownership = Ownership(self)
+        self.upkeep, self.ownership = Upkeep(self), Ownership(self)
         self.membership = Membership(self, cluster=cluster, lease=lease)
         self.lock_watch, self.routes = LockWatch(self), Routes(self, links)
         self.events = Events(name, clock, lambda: self.all_homes)
