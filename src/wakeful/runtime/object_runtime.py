@@ -158,6 +158,7 @@ class ObjectRuntime(Protocol):
     sockets: Any  # those that it has looked at, while it is awake; the feature's own
     watched: Any  # what happened lately, for those who watch it; a feature's own as well
     instance: Any  # the object itself; None while it sleeps
+    is_awake: bool  # else it is made anew before its next turn
     unnumbered: bytes | None  # how many migrations it has had, to go with the first commit that it has
 
     @property

@@ -165,7 +165,7 @@ class Host:
         except Reset as reset:
             if reset.keeps:
                 await self._keep()
-            self._activation.instance = None  # the next event finds it asleep, and makes it anew
+            self._forget()
             raise _reset_failure(reset) from reset.error.__cause__
 
     async def _keep(self) -> None:
@@ -186,8 +186,12 @@ class Host:
         try:
             await self._make()
         except BaseException:
-            self._activation.instance = None
+            self._forget()
             raise
+
+    def _forget(self) -> None:
+        """The next event finds the object asleep, and makes it anew."""
+        self._activation.instance, self._activation.is_awake = None, False
 
     async def _make(self) -> None:
         assert self._id is not None
