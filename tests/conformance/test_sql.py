@@ -116,7 +116,7 @@ async def test_an_undone_turn_leaves_the_size_as_it_was(stage: Any) -> None:
         assert await stage.do(run("PRAGMA integrity_check")) == [{"integrity_check": "ok"}]
 
 
-async def test_a_fenced_turn_leaves_nothing(stage: Any) -> None:
+async def test_a_turn_whose_commit_fails_leaves_nothing(stage: Any) -> None:
     async with stage.world() as world:
         await stage.do(add("cup"))
         world.faults.is_down = True

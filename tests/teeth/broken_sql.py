@@ -108,11 +108,11 @@ def a_turn_that_wrote_only_sql_wrote_nothing() -> Any:
 
     def make(has_written: Any) -> Any:
         def broken(self: Turn) -> bool:
-            wrote, self.wrote_sql = self.wrote_sql, False
+            writes, self.sql_writes = self.sql_writes, 0
             try:
                 return bool(has_written.fget(self))
             finally:
-                self.wrote_sql = wrote
+                self.sql_writes = writes
 
         return property(broken)
 

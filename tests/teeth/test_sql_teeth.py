@@ -9,6 +9,7 @@ import pytest
 from tests.conformance import conftest as stages
 from tests.conformance import test_sql as sql
 from tests.conformance import test_sql_carried as carried
+from tests.conformance.cluster_stage import Troupe
 from tests.teeth import broken_sql
 from tests.teeth.catching import Catcher, Teeth
 
@@ -34,9 +35,19 @@ def behind() -> None:
     on_stage(sql.test_turns_behind_one_that_raises_do_not_meet_its_sql)
 
 
+def refused() -> None:
+    """tests/conformance: a turn whose commit fails."""
+    on_stage(sql.test_a_turn_whose_commit_fails_leaves_nothing)
+
+
 def fenced() -> None:
-    """tests/conformance: a turn whose commit is refused."""
-    on_stage(sql.test_a_fenced_turn_leaves_nothing)
+    """tests/conformance: a turn whose shard is another's by now."""
+
+    def cluster() -> Any:
+        troupe = Troupe()
+        return troupe, troupe.app.world(nodes=3)
+
+    on_stage(lambda stage: carried.test_a_turn_whose_shard_is_another_s_leaves_no_page(cluster))
 
 
 def sizes() -> None:
@@ -71,7 +82,7 @@ def savepoints() -> None:
 
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "the_connection_outlives_an_undone_turn": (behind,),
-    "the_connection_outlives_a_fence": (fenced,),
+    "the_connection_outlives_a_fence": (refused, fenced),
     "the_size_is_not_undone": (sizes,),
     "pages_are_written_outside_the_commit": (apart,),
     "a_reader_sees_pages_of_a_running_turn": (readers,),

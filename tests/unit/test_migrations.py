@@ -7,7 +7,6 @@ import pytest
 
 from wakeful import App, DurableObject, Machine
 from wakeful.cli import checkups
-from wakeful.runtime import migrations
 from wakeful.runtime.migrations import check_number, decode_number, encode_number, read_migrations
 from wakeful.runtime.registry import Registry
 from wakeful.runtime.state import RawState
@@ -58,7 +57,6 @@ def _class(steps: Any) -> type:
         ([one, two, one], "has 'one' twice, as number 1 and 3; each runs once"),
         ([two, other_two()], "has 'two' twice, as number 1 and 2"),
         (["  "], "number 1 is an empty text"),
-        ([one, "CREATE TABLE x (y)"], "number 2 is an SQL text, and this Wakeful has no SQL in objects"),
     ],
 )
 def test_what_can_not_be_one_is_said_when_the_class_is_registered(steps: Any, words: str) -> None:
@@ -68,34 +66,13 @@ def test_what_can_not_be_one_is_said_when_the_class_is_registered(steps: Any, wo
     assert str(caught.value).startswith("Shop.migrations ")
 
 
-def test_texts_are_taken_once_objects_have_sql(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrations, "RUNS_TEXTS", True)
+def test_texts_have_a_short_name() -> None:
     long = "CREATE TABLE items (\n  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, qty INTEGER NOT NULL)"
     found = read_migrations(_class([long, one]), "Shop")
     assert [migration.number for migration in found] == [1, 2]
     assert found[0].name == "CREATE TABLE items ( id INTEGER PRIMARY KEY, name TEXT NOT N…"
     with pytest.raises(BadInput, match="twice"):
         read_migrations(_class([long, long]), "Shop")
-
-
-async def test_a_text_is_given_to_the_sql_of_the_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    from wakeful.runtime.context import Context
-
-    monkeypatch.setattr(migrations, "RUNS_TEXTS", True)
-    ran: list[tuple[str, str]] = []
-    monkeypatch.setattr(Context, "sql", lambda self, text: ran.append((self.key, text)), raising=False)
-    app = App()
-
-    @app.object
-    class Shop(DurableObject):
-        migrations = ["CREATE TABLE a (x)", one, "CREATE TABLE b (x)"]
-
-        async def open(self) -> None:
-            await self.storage.put("open", True)
-
-    async with app.world() as world:
-        await world.get(Shop, "a").open()
-    assert ran == [("a", "CREATE TABLE a (x)"), ("a", "CREATE TABLE b (x)")]
 
 
 async def test_a_method_of_that_name_is_a_method() -> None:

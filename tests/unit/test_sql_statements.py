@@ -1,5 +1,6 @@
 """What a text of SQL is taken for before SQLite sees it, what values become, and when a statement ends."""
 
+import asyncio
 import enum
 import json
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 
 from wakeful import App, DurableObject, Limits
-from wakeful.sql import feature
+from wakeful.sql import connection, feature, paged_connection
 from wakeful.sql.bindings import bind
 from wakeful.sql.connection import ImageConnection
 from wakeful.sql.guard import PRAGMAS
@@ -266,3 +267,22 @@ def test_the_page_names_every_pragma() -> None:
 async def test_answers_of_queries_travel(app: App) -> None:
     async with app.world() as world:
         assert await world.get(Shop, "a").run("SELECT json(?)", json.dumps({"a": [1]})) == [('{"a":[1]}',)]
+
+
+class Library(DurableObject):
+    async def add(self, pause: float) -> int:
+        self.sql("CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (text)")
+        async with self.ctx.transaction():
+            self.sql("INSERT INTO words VALUES ('a book')")
+            await asyncio.sleep(pause)
+        return int(self.sql("SELECT count(*) FROM words WHERE words MATCH 'book'").value())
+
+
+async def test_what_is_written_when_a_block_ends_has_time_of_its_own(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FTS5 writes when a savepoint is released: long after the time of the last statement was over."""
+    for module in (connection, paged_connection):
+        monkeypatch.setattr(module, "TICK_STEPS", 1)
+    app.object(Library)
+    async with app.world() as world:
+        assert await world.get(Library, "a").add(20) == 1
+        assert await world.get(Library, "a").add(20) == 2

@@ -19,13 +19,25 @@ PRIVATE = 0o600  # values are in it in the clear
 @click.option(
     "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Where to.  [default: stdout, into a pipe]"
 )
+@click.option(
+    "--sql",
+    "database",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write its database alone, as a file for the program sqlite3.",
+)
 @options.store_option
-def export(cls: str, key: str, output: Path | None, url: str, as_json: bool) -> None:
+def export(cls: str, key: str, output: Path | None, database: Path | None, url: str, as_json: bool) -> None:
     """Write the object CLASS/KEY: storage, state, schedules with versions, timers, jobs, ledger, parked, answers.
 
     All of one moment, without waking it. `wakeful import FILE` puts it into another store. Don't let both live: each
     would do what the object owes. What names other objects (a machine's children, jobs that wait for others) is refused.
     """
+    if database is not None:
+        if output is not None:
+            raise click.UsageError("--sql FILE is the whole of it; leave out -o")
+        asyncio.run(_export_database(cls, key, database, url, as_json))
+        return
     if output is None and (as_json or sys.stdout.isatty()):
         raise CommandError(
             "say where to: -o FILE, or > FILE; --json is then what is printed about it", code="usage", exit_code=USAGE
@@ -60,6 +72,29 @@ async def _export(cls: str, key: str, output: Path | None, url: str, as_json: bo
     put_line(one_line(f"{id} in {output}: {said or 'nothing but its name'} ({size(count)})"), "green")
     for note in notes:
         put_line(note, "yellow")
+
+
+async def _export_database(cls: str, key: str, output: Path, url: str, as_json: bool) -> None:
+    """All pages in one read, so they are of one moment."""
+    from wakeful.cli.known_names import info_of
+    from wakeful.cli.output import put_json, put_line, size
+    from wakeful.cli.session import viewing
+    from wakeful.store.protocol import Range
+    from wakeful.values.commits import PAGES
+    from wakeful.values.ids import ObjectId
+
+    id = ObjectId(cls, key)
+    async with viewing(url) as view:
+        await info_of(view, id)
+        pages = [page for _, page in await view.store_of(id).scan(id, PAGES, Range())]
+    if not pages:
+        raise CommandError(f"{id} has no database: nothing of it has used sql(…) yet", code="export.no_database")
+    _write(output, pages)
+    count = sum(map(len, pages))
+    if as_json:
+        put_json({"class": cls, "key": key, "output": str(output), "bytes": count})
+    else:
+        put_line(one_line(f"the database of {id} in {output} ({size(count)}): sqlite3 {output}"), "green")
 
 
 def _write(output: Path, lines: list[bytes]) -> None:

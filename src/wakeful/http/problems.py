@@ -51,6 +51,8 @@ STATUS: dict[type[BaseException], int] = {
     errors.DeadlineExceeded: 504,
     errors.Reentrancy: FAILED,
     errors.ReadOnly: FAILED,
+    errors.BadSql: FAILED,  # of the object's code, not of whoever called it
+    errors.ConstraintFailed: FAILED,
     errors.TurnOver: FAILED,
     errors.MigrationFailed: FAILED,
     errors.JobFailed: FAILED,

@@ -243,6 +243,11 @@ class Activation:
             self._cut = self._running
             self._cut.cancel()
 
+    def put_to_sleep(self) -> None:
+        """The next event finds it asleep, and makes it anew."""
+        self.instance = None
+        self.is_awake = False
+
     def hold_awake(self) -> None:
         """Something beside its turns goes on: it must not sleep under it."""
         self._readers += 1
@@ -274,7 +279,7 @@ class Activation:
         """A durable point in the middle of the running turn."""
         turn = running_turn(self, "a commit")
         self.state.collect(turn)
-        if turn.wrote_sql:
+        if turn.sql_writes:
             turn.collect_pages()
         commit = turn.take_commit(final=False)
         if commit is not None:
@@ -496,7 +501,7 @@ class Activation:
             call.absorb()
             CURRENT.reset(token)
             if trial is not None:
-                self.instance = None  # it rests on what is nowhere
+                self.put_to_sleep()  # it rests on what is nowhere
             self.meter.calls.add((self.node.meter.ticks() - began) // 1_000)
             self.node.slots.give_back(slot, self.id)
 
@@ -544,7 +549,7 @@ class Activation:
             raise turn.refused[0].error
         if turn.state_used:
             self.state.collect(turn)
-        if turn.wrote_sql:
+        if turn.sql_writes:
             turn.collect_pages()
         turn.is_over = True
         commit = turn.take_commit(final=True)
@@ -579,7 +584,7 @@ class Activation:
                 self.is_awake = False
             if turn.state_used:
                 self.state.forget()
-            if (turn.wrote_sql or turn.pages) and self.sql is not None:
+            if (turn.sql_writes or turn.pages) and self.sql is not None:
                 self.sql.undo()
 
     def _copy_answer(self, call: Call, answer: Any) -> Any:

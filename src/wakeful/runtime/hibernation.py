@@ -1,7 +1,7 @@
 """Layer 3. Which objects fall asleep, and when?"""
 
 from collections import OrderedDict
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from wakeful.runtime.env import Env
 from wakeful.values.ids import ObjectId
@@ -13,11 +13,12 @@ class Sleeper(Protocol):
 
     id: ObjectId
     idle_at: int
-    instance: Any
     is_awake: bool
 
     @property
     def is_busy(self) -> bool: ...
+
+    def put_to_sleep(self) -> None: ...
 
 
 S = TypeVar("S", bound=Sleeper)
@@ -93,6 +94,5 @@ class Hibernation(Generic[S]):
     def _sleep(self, activation: S) -> None:
         del self._awake[activation.id]
         # Else the two would hold each other, and a sleeping object stay in memory until the next full collection.
-        activation.instance = None
-        activation.is_awake = False
+        activation.put_to_sleep()
         self.slept += 1

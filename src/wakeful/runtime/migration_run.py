@@ -50,7 +50,7 @@ async def run_migration(activation: ObjectRuntime, turn: Turn, migration: Object
     """Run it in the turn, which is the current one; `MigrationFailed` names it."""
     try:
         if isinstance(migration.step, str):
-            _run_text(activation, migration.step)
+            Context(activation).sql(migration.step)
         else:
             found = migration.step(_bare(activation))
             if inspect.isawaitable(found):
@@ -75,9 +75,3 @@ def _bare(activation: ObjectRuntime) -> Any:
     bare = cls.__new__(cls)
     bare.ctx = Context(activation)
     return bare
-
-
-def _run_text(activation: ObjectRuntime, text: str) -> None:
-    """Run an SQL text in the object's database. See `migrations.RUNS_TEXTS`."""
-    ctx: Any = Context(activation)
-    ctx.sql(text)

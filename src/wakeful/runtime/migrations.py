@@ -16,9 +16,6 @@ from wakeful.values.ids import ObjectId
 ATTRIBUTE = "migrations"
 TEXT_CHARS_MAX = 60  # of an SQL text, where one is named
 
-# The seam to SQL in an object: True as soon as `Context` has `sql`. Until then a class with a text is refused.
-RUNS_TEXTS = False
-
 
 class ObjectMigration(NamedTuple):
     """One of a class's migrations: a function of the object, or an SQL text."""
@@ -59,8 +56,6 @@ def _check(migration: ObjectMigration, name: str) -> None:
     if isinstance(step, str):
         if not step.strip():
             raise _bad(name, f"number {number} is an empty text")
-        if not RUNS_TEXTS:
-            raise _bad(name, f"number {number} is an SQL text, and this Wakeful has no SQL in objects; give a function")
         return
     if not inspect.isfunction(step) or step.__name__ == "<lambda>":
         raise _bad(

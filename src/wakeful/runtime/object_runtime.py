@@ -140,6 +140,8 @@ class ObjectDatabase(Protocol):
 
     def wipe(self, depth: int) -> None: ...
 
+    def clear(self, turn: Any) -> None: ...
+
     def go_back(self, depth: int) -> None: ...
 
     def keep(self, depth: int) -> None: ...
@@ -158,7 +160,6 @@ class ObjectRuntime(Protocol):
     sockets: Any  # those that it has looked at, while it is awake; the feature's own
     watched: Any  # what happened lately, for those who watch it; a feature's own as well
     instance: Any  # the object itself; None while it sleeps
-    is_awake: bool  # else it is made anew before its next turn
     unnumbered: bytes | None  # how many migrations it has had, to go with the first commit that it has
 
     @property
@@ -174,6 +175,10 @@ class ObjectRuntime(Protocol):
 
     def settle(self) -> Awaitable[None]:
         """Wait until every finished turn is on disk."""
+        ...
+
+    def put_to_sleep(self) -> None:
+        """The next event finds it asleep, and makes it anew."""
         ...
 
     def hold_awake(self) -> None:

@@ -170,7 +170,7 @@ class CommitDraft:
 
 T = TypeVar("T")
 Base = tuple[dict[Slot, bytes | None], dict[str, Timer | None], tuple[int, ...]]
-_NO_COUNTS = (0, 0, 0, 0, 0, 0)
+_NO_COUNTS = (0, 0, 0, 0, 0, 0, 0)
 BREATH = 25  # schedules or jobs, each of which takes up to half a millisecond
 
 # The turn or reader whose code is running in this context, for storage and outgoing calls.
@@ -262,10 +262,10 @@ class Turn(CommitDraft):
         "run_id",
         "saved",
         "shelf",
+        "sql_writes",
         "state_copy",
         "state_used",
         "was_restored",
-        "wrote_sql",
     )
 
     def __init__(
@@ -287,7 +287,7 @@ class Turn(CommitDraft):
         self.fired_at = fired_at
         self.is_over = False
         self.was_restored = False  # a savepoint was undone: what the object's code did to memory meanwhile was not
-        self.wrote_sql = False  # it has changed the object's database since its last durable point
+        self.sql_writes = 0  # statements that changed the object's database since its last durable point
         self.base: Base | None = None  # what its owner had written when the object's code began; None: nothing
         self.commits = 0  # durable points so far
         self.refused: list[RefusedWrite] = _NONE
@@ -317,20 +317,20 @@ class Turn(CommitDraft):
     @property
     def is_clean(self) -> bool:
         """There is nothing to commit."""
-        return self.is_empty(self.timers) and not self.wrote_sql
+        return self.is_empty(self.timers) and not self.sql_writes
 
     def mark(self) -> None:
         """The object's code begins: what was written so far is its owner's, and says nothing of the object's memory."""
         if self.base is None:
-            self.base = (dict(self.writes), dict(self.timers), self.counts())
+            self.base = (dict(self.writes), dict(self.timers), (*self.counts(), self.sql_writes))
 
     @property
     def has_written(self) -> bool:
         """The object's code has written something since the last durable point, and may have changed its memory with it."""
         own: dict[str, Timer | None] = {} if self.consumed is None else {self.consumed.name: None}
         writes, timers, counts = self.base or ({}, own, _NO_COUNTS)
-        is_same = writes == self.writes and timers == self.timers and counts == self.counts()
-        return self.wiped or self.wrote_sql or self.was_restored or not is_same
+        is_same = writes == self.writes and timers == self.timers and counts == (*self.counts(), self.sql_writes)
+        return self.wiped or self.was_restored or bool(self.pages) or not is_same
 
     @property
     def run(self) -> Run | None:
@@ -366,9 +366,11 @@ class Turn(CommitDraft):
 
     def wipe(self) -> None:
         super().wipe()
-        if self.activation.sql is not None:
+        if self.activation.sql is not None and self.activation.known.migrations:
+            self.activation.sql.clear(self)
+        elif self.activation.sql is not None:
             self.activation.sql.wipe(len(self.saved))
-            self.wrote_sql = True
+            self.sql_writes += 1
 
     # savepoints
 
@@ -396,7 +398,7 @@ class Turn(CommitDraft):
         """Put what it made of the object's database into the draft."""
         assert self.activation.sql is not None
         self.pages = self.activation.sql.collect()
-        self.wrote_sql = False
+        self.sql_writes = 0
 
     def take_commit(self, *, final: bool) -> Commit | None:
         """What has been written since the last durable point, as one commit; None when that is nothing.

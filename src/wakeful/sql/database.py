@@ -138,12 +138,12 @@ class Database:
         finally:
             guard.is_vacuum = False
         if guard.has_settings:
-            turn.wrote_sql = True  # so that its end sees to them
+            turn.sql_writes += 1  # so that its end sees to them
         return SqlRows(columns, rows, connection.changes - before)
 
     def _prepare(self, turn: Turn, connection: SqliteConnection, statement: SqlStatement) -> None:
         """The turn is about to change something: open its transaction, and the savepoints that it is in."""
-        turn.wrote_sql = True
+        turn.sql_writes += 1
         if not connection.guard.is_armed:
             connection.guard.is_ours = connection.guard.is_armed = True
             connection.arm()
@@ -154,10 +154,10 @@ class Database:
             connection.guard.is_vacuum = True
             return
         if not self._is_writing:
-            _own(connection, "BEGIN")
+            self._own(connection, "BEGIN")
             self._is_writing = True
         while self._marks < len(turn.saved):
-            _own(connection, f"SAVEPOINT mark_{self._marks}")
+            self._own(connection, f"SAVEPOINT mark_{self._marks}")
             self._marks += 1
 
     def _fetch(self, cursor: Any) -> list[tuple[Any, ...]]:
@@ -188,7 +188,10 @@ class Database:
     def _connection_for(self, turn: Turn) -> SqliteConnection:
         if self._stored > len(self._pages) and not self._is_wiped:
             raise self._too_large(self._stored * PAGE_BYTES)
-        if turn.is_reader and (self._is_writing or self._is_wiped or self._is_set):
+        is_beside = (
+            turn.is_reader and turn.base is None
+        )  # else it is in the turn of migrations, and sees what they made
+        if is_beside and (self._is_writing or self._is_wiped or self._is_set):
             if self._snapshot is None:
                 self._snapshot = self._open(self._pages, is_reader=True)
             return self._snapshot
@@ -247,14 +250,22 @@ class Database:
         return rows
 
     def _commit(self, connection: SqliteConnection) -> None:
-        connection.guard.until = self._home.now() + self._limits.sql_ms
         try:
-            _own(connection, "COMMIT")
+            self._own(connection, "COMMIT")
         except Exception as error:
             failed = connection.failure(error)
             if failed is None:
                 raise
             raise self._judge(failed, "the end of the turn", connection.guard.refusal) from None
+
+    def _own(self, connection: SqliteConnection, sql: str) -> None:
+        """A statement of Wakeful's own, which objects may not give. It has its own time: FTS5 writes at such moments."""
+        guard = connection.guard
+        until, guard.until, guard.is_ours = guard.until, self._home.now() + self._limits.sql_ms, True
+        try:
+            connection.execute(OWN + sql)[1].close()
+        finally:
+            guard.until, guard.is_ours = until, False
 
     def adopt(self) -> None:
         """The turn ended well, or came to a durable point: its pages are what the next one starts from."""
@@ -284,6 +295,18 @@ class Database:
         self._asides.append(_Aside(depth, self._connection, self._marks, self._is_writing, self._is_wiped))
         self._connection, self._marks, self._is_writing, self._is_wiped = None, 0, False, True
 
+    def clear(self, turn: Turn) -> None:
+        """Delete all rows of its tables. These stay: migrations made them, and would not make them again."""
+        tables = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type IN ('table', 'virtual')"
+        names = [row["name"] for row in self._run(turn, split(tables)[0], ()) if not row["name"].startswith("sqlite_")]
+        deletes = [split('DELETE FROM "{}"'.format(name.replace('"', '""')))[0] for name in names]
+        if deletes:
+            connection = self._connection_for(turn)
+            self._prepare(turn, connection, deletes[0])
+            self._own(connection, "PRAGMA defer_foreign_keys = ON")  # until the end of the transaction
+        for delete in deletes:
+            self._run(turn, delete, ())
+
     def go_back(self, depth: int) -> None:
         """Undo what was done since the turn had one savepoint more than these."""
         while self._asides and self._asides[-1].depth > depth:
@@ -291,14 +314,14 @@ class Database:
                 self._connection.close()
             _, self._connection, self._marks, self._is_writing, self._is_wiped = self._asides.pop()
         if self._marks > depth and self._connection is not None and self._connection.is_open:
-            _own(self._connection, f"ROLLBACK TO mark_{depth}")
+            self._own(self._connection, f"ROLLBACK TO mark_{depth}")
         self.keep(depth)
 
     def keep(self, depth: int) -> None:
         """The turn leaves a savepoint, and what was done in it stays."""
         self._asides = [aside._replace(depth=min(aside.depth, depth)) for aside in self._asides]
         if self._marks > depth and self._connection is not None and self._connection.is_open:
-            _own(self._connection, f"RELEASE mark_{depth}")
+            self._own(self._connection, f"RELEASE mark_{depth}")
         self._marks = min(self._marks, depth)
 
     # errors
@@ -346,15 +369,6 @@ class Database:
             "something, spread it over several objects, or raise Limits(sql_bytes=…)",
             code="limit.sql_bytes",
         )
-
-
-def _own(connection: SqliteConnection, sql: str) -> None:
-    """A statement of Wakeful's own, which objects may not give."""
-    connection.guard.is_ours = True
-    try:
-        connection.execute(OWN + sql)[1].close()
-    finally:
-        connection.guard.is_ours = False
 
 
 def _is_same_but_counted(page: bytes, before: bytes) -> bool:

@@ -164,7 +164,7 @@ class Host:
         except Reset as reset:
             if reset.keeps:
                 await self._keep()
-            self._forget()
+            self._activation.put_to_sleep()
             raise _reset_failure(reset) from reset.error.__cause__
 
     async def _prepare(self, state: State) -> None:
@@ -193,12 +193,8 @@ class Host:
         try:
             await self._make()
         except BaseException:
-            self._forget()
+            self._activation.put_to_sleep()
             raise
-
-    def _forget(self) -> None:
-        """The next event finds the object asleep, and makes it anew."""
-        self._activation.instance, self._activation.is_awake = None, False
 
     async def _make(self) -> None:
         assert self._id is not None

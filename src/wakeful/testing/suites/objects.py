@@ -1,8 +1,19 @@
 """Layer 5. Does a store give an object back as it was?"""
 
-from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, Range
+from wakeful.store.protocol import WAKE_PAGES, WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, Range
 from wakeful.testing.suites.harness import NOW, A, B, C, Harness, entry, timer
-from wakeful.values.commits import MIGRATIONS_SLOT, STATE_SLOT, SYSTEM, USER, Info, Loaded, Remembered
+from wakeful.values.commits import (
+    FIRST_PAGE,
+    MIGRATIONS_SLOT,
+    PAGES,
+    STATE_SLOT,
+    SYSTEM,
+    USER,
+    Info,
+    Loaded,
+    Remembered,
+    page_slot,
+)
 from wakeful.values.ids import ObjectId
 
 
@@ -49,6 +60,25 @@ class ObjectSuite(Harness):
         await self.done(store, self.turn(puts={(USER, "k"): b"v" * WHOLE_BYTES_MAX}))
         [loaded] = await store.load([A])
         assert (loaded.complete, loaded.rows) == (False, {})
+
+    async def test_a_large_object_brings_its_state_and_the_first_pages_of_its_database(self) -> None:
+        store = await self.open_store()
+        pages = {page_slot(number): bytes([number % 256]) * 300 for number in range(1, WAKE_PAGES + 3)}
+        await self.done(store, self.turn(puts={**pages, (SYSTEM, "state"): b"s", (USER, "x"): b"1"}), self.turn(B))
+        a, b = await store.load([A, B])
+        brought = dict(list(pages.items())[:WAKE_PAGES])
+        assert (a.complete, a.rows) == (False, {**brought, (SYSTEM, "state"): b"s"})
+        assert (b.complete, b.rows) == (True, {})
+        assert await store.scan(A, PAGES, Range(first=page_slot(WAKE_PAGES + 1)[1])) == [
+            (key, value) for (_, key), value in list(pages.items())[WAKE_PAGES:]
+        ]
+
+    async def test_pages_are_counted_outlive_a_wipe_and_go_one_by_one(self) -> None:
+        store = await self.open_store()
+        await self.done(store, self.turn(puts={FIRST_PAGE: b"12", page_slot(2): b"34", (USER, "x"): b"1"}))
+        await self.done(store, self.turn(wipe=True, deletes=[page_slot(2)]))
+        [loaded] = await store.load([A])
+        assert (loaded.info, loaded.rows) == (Info(A, NOW, NOW, 1, 10), {FIRST_PAGE: b"12"})
 
     async def test_created_at_stays_and_active_at_follows(self) -> None:
         store = await self.open_store()
