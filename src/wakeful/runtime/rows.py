@@ -173,17 +173,17 @@ class ObjectRows:
 
     async def _scan_up_to(self, space: int, bound: int) -> dict[Slot, bytes | None] | None:
         """The rows on disk; None when they are more bytes than that."""
-        found: dict[Slot, bytes | None] = {}
+        rows: dict[Slot, bytes | None] = {}
         first, size = "", 0
         while True:
             page = await self.scan(space, Range(first, None, False, GATHER_ROWS))
             for key, value in page:
-                found[space, key] = value
+                rows[space, key] = value
                 size += len(key) + len(value)
             if size > bound:
                 return None
             if len(page) < GATHER_ROWS:
-                return found
+                return rows
             first = page[-1][0] + "\0"
 
     async def fetch(self, slots: Sequence[Slot]) -> None:

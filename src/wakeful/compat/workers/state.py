@@ -10,7 +10,7 @@ from wakeful.compat.workers.events import Hosted, ObjectEvents
 from wakeful.compat.workers.failures import JsException, JsTypeError, Reset, Unsupported, as_js_error, reset_error
 from wakeful.compat.workers.ids import DurableObjectId
 from wakeful.compat.workers.sockets import Sockets, WebSocket, WebSocketRequestResponsePair
-from wakeful.compat.workers.sync_storage import KvStorage, SqlStorage, list_options
+from wakeful.compat.workers.sync_storage import KvStorage, SqlStorage, list_options, take_refusal
 from wakeful.compat.workers.values import Map, Promise, Settled, dress, key_of, option_of, plain, result_of, start_task
 from wakeful.runtime.storage import Storage as Rows
 from wakeful.runtime.turn import CURRENT, RefusedWrite, Turn
@@ -102,12 +102,12 @@ class Storage:
     @property
     def sql(self) -> SqlStorage:
         """The object's own database."""
-        return SqlStorage(self)
+        return SqlStorage(self._activation, self.event_turn)
 
     @property
     def kv(self) -> KvStorage:
         """The rows, for code that does not wait."""
-        return KvStorage(self)
+        return KvStorage(self._activation, self.event_turn)
 
     # what is not here
 
@@ -203,7 +203,7 @@ class Storage:
         turn = self._turn()
         if turn is None:
             raise JsException(
-                f"{what} is for code that runs in an event of the object; a task that outlived it has none"
+                f"storage.{what} is for code that runs in an event of the object; a task that outlived it has none"
             )
         return turn
 
@@ -227,10 +227,7 @@ class Storage:
 
     def _settle_write(self, done: Awaitable[Any]) -> Awaitable[Any]:
         """A write that Wakeful refused is an error for whoever awaits it, and for nobody else."""
-        if not isinstance(done, RefusedWrite):
-            return done
-        done.turn.refused = [other for other in done.turn.refused if other is not done]
-        return Settled(error=as_js_error(done.error))
+        return Settled(error=take_refusal(done)) if isinstance(done, RefusedWrite) else done
 
 
 class Transaction(Storage):

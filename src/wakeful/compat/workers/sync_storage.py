@@ -5,17 +5,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wakeful.compat.workers.failures import JsException, JsRangeError, JsTypeError, as_js_error
-from wakeful.compat.workers.values import Array, Record, Settled, dress, key_of, option_of
+from wakeful.compat.workers.values import Array, Record, dress, key_of, option_of, plain
 from wakeful.policy.limits import check_storage_key
 from wakeful.policy.ranges import bounds, merge, within
+from wakeful.runtime.storage import Storage
+from wakeful.runtime.turn import RefusedWrite, Turn
 from wakeful.values.codec import decode
 from wakeful.values.commits import USER
 from wakeful.values.errors import BadInput, BadSql, BadValue, ConstraintFailed, LimitExceeded
 
 if TYPE_CHECKING:
-    from wakeful.compat.workers.state import Storage
-    from wakeful.runtime.turn import Turn
+    from wakeful.runtime.object_runtime import ObjectRuntime
     from wakeful.sql.result import SqlRows
+
+EventTurn = Callable[[str], Turn]  # the turn of the event whose code is asking for what is named; raises without one
 
 SAFE_INT_MAX = 2**53 - 1  # what a number of JavaScript's holds exactly
 PRAGMAS = frozenset(  # as there
@@ -73,16 +76,15 @@ class Once:
 class SqlStorage:
     """`exec`, and how large the database is."""
 
-    def __init__(self, storage: "Storage") -> None:
-        self._storage = storage
-        activation = storage._activation
+    def __init__(self, activation: "ObjectRuntime", event_turn: EventTurn) -> None:
+        self._event_turn = event_turn
         self._sql = activation.node.features["sql"].of(activation, PRAGMAS)
 
-    def exec(self, query: Any, *bindings: Any) -> "Cursor":
+    def exec(self, query: Any, *bindings: Any) -> "SqlCursor":
         """Run the statements of the text now, in their order; the rows of the last, whose bindings these are."""
-        self._storage.event_turn("storage.sql")
+        self._event_turn("sql")
         try:
-            return Cursor(self._sql(query, *[_bound(value) for value in bindings]))
+            return SqlCursor(self._sql(query, *[_lower(value) for value in bindings]))
         except BadValue as error:
             raise JsTypeError(error.message) from None
         except ConstraintFailed as error:
@@ -93,12 +95,12 @@ class SqlStorage:
     @property
     def databaseSize(self) -> int:  # noqa: N802  the name there
         """The bytes of its pages."""
-        self._storage.event_turn("storage.sql")
+        self._event_turn("sql")
         size: int = self._sql.size
         return size
 
 
-class Cursor(Once):
+class SqlCursor(Once):
     """The rows of one `exec`: all were read when it ran, and each is handed out once."""
 
     def __init__(self, rows: "SqlRows") -> None:
@@ -120,7 +122,7 @@ class Cursor(Once):
         return Once(self._left, lambda row: Array(map(_number, row)))
 
 
-def _bound(value: Any) -> Any:
+def _lower(value: Any) -> Any:
     """A value as it is bound there: numbers are floating point, and a truth value is a text."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -141,9 +143,10 @@ def _number(value: Any) -> Any:
 class KvStorage:
     """`get`, `put`, `delete` and `list` whose answers are there at once."""
 
-    def __init__(self, storage: "Storage") -> None:
-        self._storage = storage
-        self._rows = storage._activation.rows
+    def __init__(self, activation: "ObjectRuntime", event_turn: EventTurn) -> None:
+        self._activation = activation
+        self._event_turn = event_turn
+        self._storage = Storage(activation)
 
     def get(self, key: Any, options: Any = None, **named: Any) -> Any:
         """The value of a key, None when there is none."""
@@ -153,15 +156,15 @@ class KvStorage:
     def put(self, key: Any, value: Any, options: Any = None, **named: Any) -> None:
         """Store a value under a key."""
         self._turn()
-        done = self._storage._put({key_of(key, "put()"): value}, {})
-        if isinstance(done, Settled):
-            done.take()
+        done = self._storage.put(key_of(key, "put()"), plain(value))
+        if isinstance(done, RefusedWrite):
+            raise take_refusal(done)
 
     def delete(self, key: Any, options: Any = None, **named: Any) -> bool:
         """Remove a key: whether it was there."""
         key = key_of(key, "delete()")
         was_there = self._read(key) is not None
-        self._storage._delete(key, {})
+        self._storage.delete(key)
         return was_there
 
     def list(self, options: Any = None, **named: Any) -> Once:
@@ -173,7 +176,7 @@ class KvStorage:
             first, last = bounds(**wanted)
         except BadInput as error:
             raise as_js_error(error) from None
-        stored = self._rows.whole(USER) if not turn.wiped else {}
+        stored = self._activation.rows.whole(USER) if not turn.wiped else {}
         if stored is None:
             raise self._too_many()
         found = stored | {key: data for (space, key), data in turn.writes.items() if space == USER}
@@ -189,20 +192,26 @@ class KvStorage:
             raise as_js_error(error) from None
         if slot in turn.writes or turn.wiped:
             return turn.writes.get(slot)
-        if self._rows.lacks(slot):
+        if self._activation.rows.lacks(slot):
             raise self._too_many()
-        return self._rows.look(slot)
+        return self._activation.rows.look(slot)
 
-    def _turn(self) -> "Turn":
-        return self._storage.event_turn("storage.kv")
+    def _turn(self) -> Turn:
+        return self._event_turn("kv")
 
     def _too_many(self) -> JsException:
-        activation = self._storage._activation
+        activation = self._activation
         most = activation.node.limits.cache_bytes_per_object
         return JsRangeError(
             f"{activation.id}: storage.kv needs all rows of the object in memory, and they come to more than {most} "
             "bytes; use the awaitable storage.get() and list(), or raise Limits(cache_bytes_per_object=…)"
         )
+
+
+def take_refusal(done: RefusedWrite) -> JsException:
+    """Why a write was refused, for whoever wrote, and for nobody else: the event goes on."""
+    done.turn.refused = [other for other in done.turn.refused if other is not done]
+    return as_js_error(done.error)
 
 
 _BOUNDS = {"start": "start", "start_after": "startAfter", "end": "end"}

@@ -185,14 +185,10 @@ class Settled:
         self._error = error
 
     def __await__(self) -> Generator[Any, None, Any]:
-        return self.take()
-        yield  # pragma: no cover  (makes this a generator)
-
-    def take(self) -> Any:
-        """What awaiting it gives, for code that does not wait."""
         if self._error is not None:
             raise self._error
         return self._value
+        yield  # pragma: no cover  (makes this a generator)
 
 
 def start_task(
