@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from tests.http.http_stage import make_app
 from tests.http.served_stage import WAIT_S, Place, connect
-from wakeful.http.stops import KNOWN, STOPPING_S, Stops, servers_of
+from wakeful.http import stops as stopping
+from wakeful.http.stops import KNOWN, STOPPING_S, ServerKind, Stops, servers_of
 from wakeful.server.embedded_server import UNFINISHED, server_config
 from wakeful.server.site import Site
 
@@ -176,6 +178,26 @@ async def test_a_later_server_of_the_same_app_is_heard_too() -> None:
         assert site.stops._servers == []
 
 
+@pytest.mark.parametrize("by", ["meet", "lasting"])
+def test_a_server_that_was_cancelled_with_its_loop_is_not_waited_for(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never says that it stops, and the next was not heard."""
+    here: list[Any] = []
+    kind = ServerKind("", "", lambda server, begin: None, lambda server: False)
+    monkeypatch.setattr(stopping, "servers_of", lambda loop: [(one, kind) for one in here])
+    stops = Stops()
+
+    async def heard(name: str) -> list[Any]:
+        here[:] = [name]
+        if by == "meet":
+            stops.meet()
+        else:
+            with stops.lasting(lambda: None):
+                pass
+        return [one.server for one in stops._servers]
+
+    assert [asyncio.run(heard(name)) for name in ("first", "second")] == [["first"], ["second"]]
+
+
 async def cut_off(method: str, path: str = "/v1/x", *, stops: bool) -> list[dict[str, Any]]:
     """What is sent to somebody whose request is cancelled, while the server stops or not."""
     sent: list[dict[str, Any]] = []
@@ -189,7 +211,7 @@ async def cut_off(method: str, path: str = "/v1/x", *, stops: bool) -> list[dict
     async def never(*_: Any, **__: Any) -> Any:
         await asyncio.Event().wait()
 
-    scope = {"type": "http", "http_version": "1.1", "method": method, "path": path, "raw_path": path.encode()}
+    scope = {"type": "http", "http_version": "1.1", "method": method, "path": unquote(path), "raw_path": path.encode()}
     scope |= {"query_string": b"", "headers": [(b"host", b"127.0.0.1")], "scheme": "http", "root_path": ""}
     scope |= {"client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80)}
     app = make_app()
@@ -222,6 +244,12 @@ async def test_so_is_who_asked_for_a_page_or_for_metrics(path: str) -> None:
     start, rest = await cut_off("GET", path, stops=True)
     assert (start["status"], json.loads(rest["body"])["code"]) == (503, "node.stopping")
     assert (b"content-type", b"application/problem+json") in start["headers"]
+
+
+async def test_the_path_is_named_as_it_was_sent() -> None:
+    """As in every other problem: one key with a slash in it would be two."""
+    _, rest = await cut_off("POST", "/v1/objects/A/b%2Fc/do", stops=True)
+    assert json.loads(rest["body"])["instance"] == "/v1/objects/A/b%2Fc/do"
 
 
 @pytest.mark.parametrize("path", ["/v1/x", "/metrics", "/"])

@@ -2,16 +2,19 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.http.http_stage import Stage, opened, problem
 from wakeful import App, DurableObject
-from wakeful.http.asks import MSGPACK, in_thread
+from wakeful.http import asks
+from wakeful.http.asks import LONG_BYTES, MSGPACK, in_thread
 from wakeful.http.jobs import MANY_MAX
+from wakeful.policy.shares import Asker
 from wakeful.values.codec import encode
 from wakeful.values.weights import LIST, NAME, TYPED, VALUE, WEIGHT_MAX
 
@@ -266,5 +269,38 @@ async def test_of_several_long_bodies_one_is_read_at_a_time() -> None:
         with lock:
             reading -= 1
 
-    await asyncio.gather(*(in_thread(read) for _ in range(4)))
+    await asyncio.gather(*(in_thread(read, Asker("one")) for _ in range(4)))
     assert most == 1
+
+
+async def test_a_long_body_waits_for_one_of_a_neighbours_and_not_for_all() -> None:
+    """Behind sixty of 400 KB, one of 20 KB took eleven seconds."""
+    order: list[str] = []
+    houses = ["busy"] * 10 + ["calm"]
+    await asyncio.gather(*(in_thread(partial(order.append, house), Asker(house)) for house in houses))
+    assert order.index("calm") <= 2
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+async def test_a_body_that_waits_to_be_read_is_counted_as_one_that_comes(
+    parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    part = b'"' + b"x" * LONG_BYTES + b'"'
+    body = b"[" + b",".join([part] * parts) + b"]"
+
+    async with opened() as stage:
+        shares = stage.site.api._room._shares
+
+        async def noted(make: Callable[[], Any], asker: Asker) -> Any:
+            taken.append(shares.taken)
+            return await in_thread(make, asker)
+
+        async def pieces() -> AsyncIterator[bytes]:
+            for at in range(0, len(body), len(part)):
+                yield body[at : at + len(part)]
+
+        monkeypatch.setattr(asks, "in_thread", noted)
+        await stage.call("a", "echo", content=body if parts == 1 else pieces())
+        assert taken[0] == len(body)
+        assert shares.taken == 0

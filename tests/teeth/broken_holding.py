@@ -8,6 +8,8 @@ from wakeful.http import asks, body_shape
 from wakeful.http.asks import Ask
 from wakeful.http.protocol import HeldBytes, SocketProtocol
 from wakeful.operations import arguments
+from wakeful.policy.shares import Asker, Shares, Verdict
+from wakeful.security.crowd import FairLine
 from wakeful.server import guard
 from wakeful.server.guard import Guarded, RefusalLog, RefusedRequest
 
@@ -27,6 +29,27 @@ def arguments_are_made_on_the_loop() -> Any:
 def long_bodies_are_read_side_by_side() -> Any:
     """As if threads had the interpreter each for itself."""
     return swapped(asks, "THREADS", lambda threads: 2)
+
+
+def long_bodies_wait_in_one_line() -> Any:
+    """Whoever sent them."""
+    return swapped(FairLine, "passing", lambda passing: lambda self, asker: passing(self, Asker("")))
+
+
+def what_moves_is_not_asked_for() -> Any:
+    """It is taken already, so that whoever it is of may have it."""
+
+    def make(move: Any) -> Any:
+        def broken(self: Shares, asker: Asker, other: Asker, count: int) -> Verdict:
+            self.give(asker, count)
+            self.taken += count
+            self._houses[other.house] = self._houses.get(other.house, 0) + count
+            self._rooms[other] = self._rooms.get(other, 0) + count
+            return Verdict.TAKEN
+
+        return broken
+
+    return swapped(Shares, "move", make)
 
 
 def lists_are_not_counted() -> Any:

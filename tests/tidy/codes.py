@@ -20,7 +20,7 @@ NO_CODES = re.compile(
     r"|http\.(disconnect|request|response\..*)|(calls|jobs|schedules|sockets|timers)\..*|(done|error)\.actor|initial\.actions"
     r"|machine\.(chart|event|gone|import|keep|news|seen)|node\.(drain|undrain)|keys\.rotate|token\.(clear|create|revoke)"
     r"|schedule\.(add|cancel|pause|reschedule|resume|trigger)|_codecs\.encode|celery\.backend_cleanup|service\.name"
-    r"|hypercorn\.asyncio\.run|pyodide\.ffi|tool\.wakeful|workers\.(apart|asgi)"
+    r"|hypercorn\.asyncio\.run|sql\.write|pyodide\.ffi|tool\.wakeful|workers\.(apart|asgi)"
 )
 LEVELS = ("debug", "info", "warning", "error", "exception", "log")
 CARRIERS = {"Problem": "HTTP", "RefusedRequest": "HTTP", "RefusedHead": "", "CommandError": "command line"}
@@ -60,7 +60,7 @@ def _said(tree: ast.Module) -> Iterator[Use]:
         if isinstance(node, ast.ClassDef):
             for line in node.body:
                 if isinstance(line, ast.Assign) and getattr(line.targets[0], "id", "") == "default_code":
-                    yield from (Use(code, node.name, DRAWN.get(node.name, "")) for code in _codes(line.value))
+                    yield from (Use(code, node.name, DRAWN.get(node.name, "")) for code in _named(line.value))
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _of_lines([node])
     yield from _of_lines([line for line in tree.body if not isinstance(line, _BLOCKS)])
@@ -97,15 +97,21 @@ def _of_call(call: ast.Call, texts: dict[str, ast.expr]) -> Iterator[Use]:
         values = [
             value for key, value in zip(extra.keys, extra.values, strict=True) if getattr(key, "value", "") == "code"
         ]
-        yield from (Use(code, "log", words) for value in values for code in _codes(value))
+        yield from (Use(code, "log", words) for value in values for code in _named(value))
     carrier = CARRIERS.get(name, name if name[:1].isupper() else "")
+    find = _named if "code" in named or name in CARRIERS else _codes
     for value in [named["code"]] if "code" in named else args:
-        yield from (Use(code, carrier, words) for code in _codes(value))
+        yield from (Use(code, carrier, words) for code in find(value))
 
 
 def _codes(value: ast.expr) -> list[str]:
+    return [code for code in _named(value) if is_code(code)]
+
+
+def _named(value: ast.expr) -> list[str]:
+    """Of what stands where a code does: it is one whatever else is called so."""
     found = [one.value for one in ast.walk(value) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-    return [code for code in found if is_code(code)]
+    return [code for code in found if CODE.fullmatch(code) is not None]
 
 
 def _words(value: ast.expr) -> str:

@@ -37,5 +37,19 @@ def test_a_code_is_found_however_it_is_said(text: str, carrier: str, words: str)
     assert ("denied.headers", carrier, words) in uses_in(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'log.error("it is", extra={"code": "timers.read"})',
+        'raise Unavailable("it is", code="timers.read")',
+        'raise Problem(400, "timers.read", "it is")',
+        'class Unread(E):\n    default_code = "timers.read"',
+    ],
+)
+def test_what_stands_in_the_place_of_a_code_is_one_though_other_things_are_called_so(text: str) -> None:
+    """`timers.read` and `body.json` were on no page: operations and files have such names."""
+    assert "timers.read" in {use.code for use in uses_in(text)}
+
+
 def test_what_only_looks_like_a_code_is_none() -> None:
     assert uses_in('a = ["login.html", "websocket.accept", "wakeful.node", "node.drain", "a sentence. And more"]') == []

@@ -161,7 +161,7 @@ async def test_a_turnstile_lets_through_asker_by_asker_and_loses_no_turn() -> No
     assert order[:4].count("two") >= 1
     assert Counter(order) == {"one": 29, "two": 2}
     assert turnstile.shares.taken == 0
-    assert turnstile._left == 1
+    assert turnstile.line.left == 1
 
 
 async def test_a_turn_that_is_given_up_as_it_comes_goes_to_the_next() -> None:
@@ -179,7 +179,7 @@ async def test_a_turn_that_is_given_up_as_it_comes_goes_to_the_next() -> None:
     second.cancel()
     await asyncio.gather(first, second, third, return_exceptions=True)
     assert not third.cancelled()
-    assert turnstile._left == 1
+    assert turnstile.line.left == 1
     all_of(turnstile.shares, ONE)
     with pytest.raises(TooMany, match="places for lists"):
         await one(None)
@@ -196,3 +196,20 @@ def test_what_one_has_may_become_anothers() -> None:
     shares.give(known, 60)
     shares.give(stranger, 10)
     assert shares.taken == 0
+
+
+def test_what_becomes_anothers_does_not_give_it_more_than_its_share() -> None:
+    """Strangers had some left each time, and one token had all of it in the end."""
+    stranger, greedy, modest = Asker("strangers", "address"), Asker("greedy", "token"), Asker("modest", "token")
+    shares, count, verdicts = Shares(1_000, few=20), 0, Counter[Verdict]()
+    while shares.take(stranger, 10) is Verdict.TAKEN:
+        count += 10
+        verdicts[shares.move(stranger, greedy, 10)] += 1
+    assert verdicts.keys() == {Verdict.TAKEN, Verdict.SHARE}
+    assert shares.taken == count == shares.count_of("greedy") + shares.count_of("strangers")
+    assert shares.count_of("greedy") == 10 * verdicts[Verdict.TAKEN] <= 1_000 * 7 // 8
+    assert shares.take(modest, 20) is Verdict.TAKEN
+    shares.give(modest, 20)
+    shares.give(greedy, shares.count_of("greedy"))
+    shares.give(stranger, shares.count_of("strangers"))
+    assert (shares.taken, shares._houses, shares._rooms) == (0, {}, {})

@@ -95,3 +95,28 @@ async def test_what_does_not_fit_is_refused_and_nothing_is_written(
             await call(method, *texts)
         assert raised.value.code == code
         assert await call("look") == 0
+
+
+async def test_a_reader_stays_one_and_makes_no_object() -> None:
+    app = App()
+
+    @app.object
+    class Shop(DurableObject):
+        migrations = ["CREATE TABLE items (name TEXT)"]
+
+        @reader
+        async def look(self, least: int) -> int:
+            return int(self.sql("SELECT count(*) + ? FROM items", least).value())
+
+    async with app.world() as world:
+        assert await world.node.send(ObjectId("Shop", "a"), CALL, ("look", ("3",)), {}) == 3
+        assert await app.count(Shop) == 0
+
+
+async def test_the_owner_converts_for_another_node() -> None:
+    app = App()
+    app.object(Reminders)
+    async with app.world(nodes=2) as world:
+        for member in world.members:
+            answer = await member.node.send(BOB, CALL, ("add", ("3", "2030-01-01T09:00:00Z")), {})
+            assert answer == ["3", datetime.fromisoformat("2030-01-01T09:00Z")]

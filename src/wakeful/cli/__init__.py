@@ -31,6 +31,7 @@ _THEMES = {
     "Look (nothing of it wakes an object)": {
         "ls": ("ls", "List objects."),
         "show": ("show", "Show one object: state, keys, timers, ledger."),
+        "sql": ("sql", "Look into the database of an object, with SQL or without."),
         "due": ("due", "What fires next."),
         "schedules": ("schedules", "List schedules: of an object, a class, or all."),
         "why": ("why", "Why a schedule ran or did not: its verdicts, newest first."),

@@ -79,16 +79,13 @@ async def _export_database(cls: str, key: str, output: Path, url: str, as_json: 
     from wakeful.cli.known_names import info_of
     from wakeful.cli.output import put_json, put_line, size
     from wakeful.cli.session import viewing
-    from wakeful.store.protocol import Range
-    from wakeful.values.commits import PAGES
     from wakeful.values.ids import ObjectId
+    from wakeful.views.databases import pages_of
 
     id = ObjectId(cls, key)
     async with viewing(url) as view:
         await info_of(view, id)
-        pages = [page for _, page in await view.store_of(id).scan(id, PAGES, Range())]
-    if not pages:
-        raise CommandError(f"{id} has no database: nothing of it has used sql(…) yet", code="export.no_database")
+        pages = await pages_of(view, id)
     _write(output, pages)
     count = sum(map(len, pages))
     if as_json:

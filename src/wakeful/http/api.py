@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 
 from wakeful.http import table
-from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, json_bytes
+from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, json_bytes, path_of
 from wakeful.http.calls import early_deadline, is_call
 from wakeful.http.openapi import document
 from wakeful.http.pace import HEALTH, Admission, Begun
@@ -24,7 +24,7 @@ from wakeful.http.sockets import HELD
 from wakeful.http.stops import Stops
 from wakeful.http.table import Route, read_query
 from wakeful.policy.shares import Asker, Shares, Verdict
-from wakeful.security.crowd import Askers, Crowding, Turnstile, address_of, asker_of
+from wakeful.security.crowd import Askers, Crowding, Turnstile, address_of
 from wakeful.security.patience import lock_of, unless_locked, within
 from wakeful.values.errors import DeadlineExceeded, NotRunning, OutcomeUnknown, StoreDown, WakefulError
 from wakeful.values.metrics import LASTING, ROUTE
@@ -42,7 +42,7 @@ LOOKS_MAX = 256
 LAST_WORD_S = 1.0  # for an answer while the server stops
 LOOKS_AT_ONCE = 1  # on a store in this process, whose reads hold the loop; see `_looked`
 STREAMS_MAX = 1_000
-BODIES_BYTES_MAX = 256 << 20  # of bodies that are still coming in
+BODIES_BYTES_MAX = 256 << 20  # of bodies that are still coming in, or wait to be read
 _HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 DOCUMENT_METHODS = "GET, HEAD, OPTIONS"
 SERVER_METHODS = "DELETE, GET, HEAD, OPTIONS, POST, PUT"
@@ -135,7 +135,7 @@ class Api:
         connection = HTTPConnection(scope)
         ask.caller = await self._admit(ask, route, connection)
         self._askers.remember(scope, ask.caller)
-        asker = asker_of(ask.caller, ask.params.get("key"))
+        asker = ask.asker
         if (sent := scope.get(HELD)) is not None:
             sent.belong(asker)
         ask.query = read_query(route, scope["query_string"])
@@ -290,7 +290,7 @@ async def say_cut_off(scope: Scope, send: Send) -> None:
     error: WakefulError = NotRunning(f"{words}; try again", code=STOPPING)
     if scope["method"] in _WRITES:
         error = OutcomeUnknown(f"{words}; whether it was done is unknown, use a request key", code=STOPPING)
-    found = problem_of(error, scope["path"])
+    found = problem_of(error, path_of(scope))
     found.headers.append((b"connection", b"close"))
     with suppress(OSError, RuntimeError, TimeoutError):
         async with asyncio.timeout(LAST_WORD_S):  # who does not read does not hold up the stop

@@ -2,7 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -14,7 +15,7 @@ from wakeful.http.body_shape import check_body
 from wakeful.http.problems import Problem
 from wakeful.operations.arguments import weighs_more
 from wakeful.policy.shares import Asker, Shares, Verdict
-from wakeful.security.crowd import Crowding
+from wakeful.security.crowd import Crowding, FairLine, asker_of
 from wakeful.security.tokens import ALL as TOKENS
 from wakeful.values.codec import decode_outside, encode
 from wakeful.values.errors import BadValue, NotRunning, Undecodable
@@ -56,18 +57,36 @@ class Answer(NamedTuple):
 
 
 class Room:
-    """Bytes of bodies that have come in part: many clients that are slow must not fill the memory together."""
+    """Bytes of bodies that have come in part, or wait to be read: many clients must not fill the memory together."""
 
     def __init__(self, shares: Shares, crowding: Crowding) -> None:
         self._shares = shares
         self._crowding = crowding
 
     def take(self, asker: Asker, count: int) -> None:
+        if not count:
+            return
         verdict = self._shares.take(asker, count)
         if verdict is Verdict.FULL:
             raise Problem(503, "server.bodies", "too much is being sent to this server at once; try again")
         if verdict is Verdict.SHARE:
-            raise self._crowding.refusal(verdict, "bytes of bodies that are being sent", self._shares, asker)
+            raise self._crowding.refusal(verdict, "bytes of bodies that are being sent or read", self._shares, asker)
+
+    @contextmanager
+    def holding(self, asker: Asker) -> Iterator[Callable[[int], None]]:
+        """Around one body; what it is given takes so many bytes more, until the block ends."""
+        size = 0
+
+        def hold(count: int) -> None:
+            nonlocal size
+            self.take(asker, count)
+            size += count
+
+        try:
+            yield hold
+        finally:
+            if size:
+                self.give(asker, size)
 
     def give(self, asker: Asker, count: int) -> None:
         self._shares.give(asker, count)
@@ -104,6 +123,11 @@ class Ask:
         return self.caller
 
     @property
+    def asker(self) -> Asker:
+        """With whom it shares the server, once somebody was let in."""
+        return asker_of(self.who, self.params.get("key"))
+
+    @property
     def node(self) -> "Node":
         node = self.deployment.node
         if node is None:
@@ -126,9 +150,7 @@ class Ask:
 
     @property
     def path(self) -> str:
-        """As it was sent, for people."""
-        raw = self.scope.get("raw_path") or quote(self.scope["path"], errors="replace").encode()
-        return str(raw.partition(b"?")[0].decode("latin-1"))
+        return path_of(self.scope)
 
     def header(self, name: bytes) -> str | None:
         """One header; `Problem` when it is there twice."""
@@ -158,31 +180,35 @@ class Ask:
         # The first part is nearly always there, and the server's own clock runs for it: one here costs 7 µs a call.
         message = await self._part()
         self.body = message.get("body", b"")
-        if message.get("more_body", False):
-            try:
-                async with asyncio.timeout(BODY_TIMEOUT_S):
-                    await self._take_rest(room, asker)
-            except TimeoutError:
-                raise Problem(
-                    408, "body.slow", f"the body did not come within {BODY_TIMEOUT_S:.0f} s", connection="close"
-                ) from None
+        has_more: bool = message.get("more_body", False)
+        if has_more or self.is_long:
+            with room.holding(asker) as hold:
+                hold(len(self.body))
+                if has_more:
+                    await self._take_rest(hold)
+                self._check_size()
+                await self.read_ahead()
+        else:
+            self._check_size()
+
+    def _check_size(self) -> None:
         if len(self.body) > self.body_max:
             raise Problem(413, "body.large", f"the body has more than {self.body_max} bytes", connection="close")
-        await self.read_ahead()
 
-    async def _take_rest(self, room: "Room", asker: Asker) -> None:
+    async def _take_rest(self, hold: Callable[[int], None]) -> None:
         parts, size, has_more = [self.body], len(self.body), True
-        room.take(asker, size)
         try:
-            while has_more and size <= self.body_max:
-                message = await self._part()
-                part: bytes = message.get("body", b"")
-                room.take(asker, len(part))
-                size += len(part)
-                parts.append(part)
-                has_more = message.get("more_body", False)
-        finally:
-            room.give(asker, size)
+            async with asyncio.timeout(BODY_TIMEOUT_S):
+                while has_more and size <= self.body_max:
+                    message = await self._part()
+                    parts.append(message.get("body", b""))
+                    hold(len(parts[-1]))
+                    size += len(parts[-1])
+                    has_more = message.get("more_body", False)
+        except TimeoutError:
+            raise Problem(
+                408, "body.slow", f"the body did not come within {BODY_TIMEOUT_S:.0f} s", connection="close"
+            ) from None
         self.body = b"".join(parts)
 
     async def _part(self) -> MutableMapping[str, Any]:
@@ -217,7 +243,7 @@ class Ask:
     async def read_ahead(self) -> None:
         """Decode a long body now, beside the loop."""
         if self.is_long:
-            self._read = await in_thread(self._decoded_quietly)
+            self._read = await in_thread(self._decoded_quietly, self.asker)
 
     @property
     def is_long(self) -> bool:
@@ -226,7 +252,7 @@ class Ask:
 
     async def beside(self, make: Callable[[], T]) -> T:
         """What is made of the body: in a thread when it is long, so that the loop goes on meanwhile."""
-        return await in_thread(make) if self.is_long else make()
+        return await in_thread(make, self.asker) if self.is_long else make()
 
     def _decoded_quietly(self) -> tuple[Any, Problem | None]:
         try:
@@ -256,6 +282,12 @@ _CHARSET = re.compile(r""";\s*charset\s*=\s*["']?\s*([^"';\s]*)""", re.IGNORECAS
 _CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 # The first half of a character, behind no backslash of its own and without a second escape behind it.
 _HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u([dD][89abAB][0-9a-fA-F]{2})(?!\\u)")
+
+
+def path_of(scope: Scope) -> str:
+    """As it was sent, for people."""
+    raw = scope.get("raw_path") or quote(scope["path"], errors="replace").encode()
+    return str(raw.partition(b"?")[0].decode("latin-1"))
 
 
 class Gone(Exception):
@@ -318,24 +350,25 @@ def _check_depth(value: Any) -> None:
     raise Problem(400, "body.depth", f"the body is nested more than {DEPTH_MAX} deep")
 
 
-async def in_thread(make: Callable[[], T]) -> T:
+async def in_thread(make: Callable[[], T], asker: Asker) -> T:
     """What that makes, beside the loop. One at a time: all threads share the interpreter with the loop, which waits for each
     of them in turn whenever it has something to do. Two read a fifth more in a second, and a neighbour waited twice as long.
+    Asker by asker: one that sends many would have everybody else wait behind all of them.
     """
     loop = asyncio.get_running_loop()
-    turns = _turns.get(loop)
-    if turns is None:
-        turns = _turns[loop] = asyncio.Semaphore(THREADS)
-    async with turns:
+    line = _lines.get(loop)
+    if line is None:
+        line = _lines[loop] = FairLine(THREADS)
+    async with line.passing(asker):
         return await asyncio.to_thread(make)
 
 
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, FairLine] = WeakKeyDictionary()
 
 
-async def result_of(value: Any, media: bytes) -> Answer:
+async def result_of(value: Any, media: bytes, asker: Asker) -> Answer:
     """The same as `result`: of a value with much in it, written in a thread, so that the loop goes on meanwhile."""
-    return await in_thread(partial(result, value, media)) if weighs_more(value, LIGHT) else result(value, media)
+    return await in_thread(partial(result, value, media), asker) if weighs_more(value, LIGHT) else result(value, media)
 
 
 _DEEP = frozenset({dict, list, tuple, set, frozenset})

@@ -48,7 +48,7 @@ async def call(ask: Ask) -> Answer:
         raise
     except Exception as error:
         raise Raised(error) from None
-    return await result_of(await shown_to(node, id, answer, ask.who, deadline_at=deadline_at), media)
+    return await result_of(await shown_to(node, id, answer, ask.who, deadline_at=deadline_at), media, ask.asker)
 
 
 def arguments_of(signature: Signature, value: Any, media: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -115,7 +115,7 @@ async def schedule_many(ask: Ask) -> Answer:
 async def show(ask: Ask) -> Answer:
     await _check(ask)
     if ask.wants_types:
-        return await result_of(await ask.deployment.jobs.get(ask.params["id"]), MSGPACK)
+        return await result_of(await ask.deployment.jobs.get(ask.params["id"]), MSGPACK, ask.asker)
     return json_answer(await jobs.show(ask.view, ask.params["id"]))
 
 
@@ -135,7 +135,7 @@ async def wait(ask: Ask) -> Answer:
     until = ask.node.clock.now() + ms
     value = await ask.deployment.jobs.wait(ask.params["id"], timeout=ms / 1000)
     shown = await shown_to(ask.node, target, value, ask.who, deadline_at=until)
-    return await result_of(shown, MSGPACK if ask.wants_types else b"")
+    return await result_of(shown, MSGPACK if ask.wants_types else b"", ask.asker)
 
 
 async def _show(ask: Ask, job: Job) -> Job:

@@ -75,12 +75,11 @@ class HeldBytes:
         self._count = 0
 
     def belong(self, asker: Asker) -> None:
-        """They are of this one from here on."""
+        """They are of this one from here on, unless it has its share: each new connection would bring it more."""
         if asker == self._asker:
             return
-        if self._count:
-            self.shares.move(self._asker, asker, self._count)
-        self._asker = asker
+        if not self._count or self.shares.move(self._asker, asker, self._count) is Verdict.TAKEN:
+            self._asker = asker
 
     def is_too_much(self, size: int) -> bool:
         """It has so many now; are those more than it had, and more than there is room for?"""

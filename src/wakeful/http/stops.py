@@ -26,7 +26,7 @@ class Stops:
         self._ends: dict[object, Callable[[], object]] = {}
         self._servers: list[HeardServer] = []  # so that nobody has to look for them again
         self._stopping: list[HeardServer] = []
-        self._met: asyncio.AbstractEventLoop | None = None  # where they were looked for when requests came
+        self._met: asyncio.AbstractEventLoop | None = None  # where they were looked for
         self._signals = Signals()
         self._begun_at: float | None = None
         self.is_told = False  # by a server of ours, which no one has to look for
@@ -35,7 +35,7 @@ class Stops:
     def lasting(self, end: Callable[[], object]) -> Iterator[None]:
         """Around what would last as long as its client likes; `end` is called, once, when the server begins to stop."""
         loop = asyncio.get_running_loop()
-        if not self._ends and not self.is_told and not self._servers:
+        if not self._ends and not self.is_told and not (self._servers and self._met is loop):
             self._look(loop)
         place = object()
         self._ends[place] = end
@@ -57,11 +57,7 @@ class Stops:
 
     def meet(self) -> None:
         """A request has come: its server is to be heard, which says nothing more when it has stopped."""
-        if self.is_told or self._servers:
-            return
-        loop = asyncio.get_running_loop()
-        if self._met is not loop:
-            self._met = loop
+        if not self.is_told and self._met is not (loop := asyncio.get_running_loop()):
             self._find(loop)
 
     def begin(self) -> None:
@@ -84,6 +80,7 @@ class Stops:
             self._signals.take(loop, self.begin)
 
     def _find(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._met, self._servers = loop, []  # one of a loop that is over, and was not stopped, would never say so
         for server, kind in servers_of(loop):
             if not kind.is_stopping(server):
                 self._stopping.clear()

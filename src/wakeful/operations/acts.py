@@ -15,6 +15,7 @@ from wakeful.runtime.redrives import DROP, NUMBER_MAX, REDRIVE, Find, each_parke
 from wakeful.security.audit import DONE, FAILED, LOG, NOTHING, PARTLY
 from wakeful.security.scopes import check_method_name
 from wakeful.specs.build import BUILD_OPTIONS
+from wakeful.sql.feature import WRITE
 from wakeful.store.protocol import ASIDE, Query, Store, Views
 from wakeful.transport.control import redriven
 from wakeful.values.errors import BadOption, Conflict, WakefulError
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from wakeful.runtime.registry import Registry
 
 log = logging.getLogger("wakeful.operations")
+
+QUERY_CHARS_KEPT = 2_000  # of an operator's SQL, in its audit row
 
 Send = Callable[[ObjectId, str, tuple[Any, ...], dict[str, Any]], Awaitable[Any]]
 
@@ -212,6 +215,14 @@ class Acts:
         except WakefulError as error:
             return str(error)
         return None
+
+    # databases
+
+    async def write_sql(self, id: ObjectId, query: str) -> dict[str, Any]:
+        """Run these statements in a turn of the object; how many rows were written, and the first rows of the last."""
+        async with self.row(WRITE, str(id), {"query": query[:QUERY_CHARS_KEPT]}):
+            answer: dict[str, Any] = await self.send(id, WRITE, (query,), {})
+            return answer
 
     # nodes
 

@@ -3,30 +3,29 @@
 By the annotations of the method, so where the program is: with the object's owner.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from wakeful.runtime.context import Context, runtime_of
 from wakeful.runtime.feature import Feature
 
 if TYPE_CHECKING:
+    from wakeful.runtime.calls import Call
     from wakeful.runtime.node import Node
+    from wakeful.runtime.registry import ObjectClass
 
-CALL = "calls.text"
+CALL = "calls.text"  # (method, texts)
 
 
 class TextCallFeature(Feature):
     """Methods can be called with text."""
 
     def equip(self, node: "Node") -> None:
-        node.operations[CALL] = call
+        node.rewrites[CALL] = rewrite
 
 
-async def call(context: Context, method: str, texts: Sequence[str]) -> Any:
-    """Call the method of the object; each text is JSON if that is what the method takes there, else it is itself."""
+def rewrite(known: "ObjectClass", call: "Call") -> None:
+    """Make it a call of the method itself; each text is JSON if that is what the method takes there, else it is itself."""
     from wakeful.operations.arguments import signature_of
 
-    activation = runtime_of(context)
-    activation.known.check_method(method)
-    args = signature_of(activation.known, method).read_texts(texts)
-    return await getattr(activation.instance, method)(*args)
+    method, texts = call.args
+    known.check_method(method)
+    call.method, call.args = method, tuple(signature_of(known, method).read_texts(texts))

@@ -77,12 +77,15 @@ class Shares:
         else:
             del rooms[asker]
 
-    def move(self, asker: Asker, other: Asker, count: int) -> None:
-        """So many of one are another's, whether that is fair or not: they are taken already."""
+    def move(self, asker: Asker, other: Asker, count: int) -> Verdict:
+        """So many of one become another's, if that one may have so many: else they stay, and count for who has them."""
         self.give(asker, count)
-        self.taken += count
-        self._houses[other.house] = self._houses.get(other.house, 0) + count
-        self._rooms[other] = self._rooms.get(other, 0) + count
+        verdict = self.take(other, count)
+        if verdict is not Verdict.TAKEN:
+            self.taken += count
+            self._houses[asker.house] = self._houses.get(asker.house, 0) + count
+            self._rooms[asker] = self._rooms.get(asker, 0) + count
+        return verdict
 
     def count_of(self, house: str) -> int:
         """How many the house has."""

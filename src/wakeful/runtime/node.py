@@ -28,7 +28,7 @@ from wakeful.runtime.outage import Outage, leave
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
 from wakeful.runtime.redrives import DROP, REDRIVE, drop, redrive
-from wakeful.runtime.registry import Registry
+from wakeful.runtime.registry import ObjectClass, Registry
 from wakeful.runtime.routes import Routes
 from wakeful.runtime.rows import Loader
 from wakeful.runtime.sideline import Sideline
@@ -113,14 +113,14 @@ class Node(NodeRuntime):
         # What features do to any object, by dotted name ("schedules.pause"): turns like any other call.
         self.operations: dict[str, Callable[..., Awaitable[Any]]] = {REDRIVE: redrive, DROP: drop}
         self.quiet_operations: set[str] = {REDRIVE, DROP}  # of these, those that do not wake it
+        self.rewrites: dict[str, Callable[[ObjectClass, Call], None]] = {}  # names of what the owner makes another call of
         self.features: dict[str, Any] = {}  # each feature's own, by its name
         self.sideline = Sideline(clock, self.keep)
         self.farewells, self.returns = list[Callable[[Collection[int]], None]](), list[Callable[[], None]]()
         self.last_words: list[Callable[[], Awaitable[None]]] = []  # to be said before it stops, while it can be asked
         self.dispatcher = Dispatcher(self)
         self.hibernation = Hibernation(self, self.awake, idle_ms=idle_ms, at_once=sleep_after_turn)
-        self.upkeep = Upkeep(self)
-        self.ownership = Ownership(self)
+        self.upkeep, self.ownership = Upkeep(self), Ownership(self)
         self.membership = Membership(self, cluster=cluster, lease=lease)
         self.lock_watch, self.routes = LockWatch(self), Routes(self, links)
         self.events = Events(name, clock, lambda: self.all_homes)
@@ -311,7 +311,7 @@ class Node(NodeRuntime):
                 target, method, args, kwargs, deadline_ms=deadline_ms, request_key=request_key, is_carried=is_carried
             )
         known = self.registry.any(target.cls) if method in self.quiet_operations else self.registry.by_name(target.cls)
-        if method not in known.methods and method not in self.operations:
+        if method not in known.methods and method not in self.operations and method not in self.rewrites:
             known.check_method(method)
         deadline_at = self.clock.now() + (deadline_ms or self.limits.call_deadline_ms)
         caller = CURRENT.get()
@@ -412,6 +412,8 @@ class Node(NodeRuntime):
 
     def deliver(self, target: ObjectId, call: Call) -> Coroutine[Any, Any, Any]:
         """The answer of an object that lives here."""
+        if call.method in self.rewrites:
+            self.rewrites[call.method](self.registry.by_name(target.cls), call)
         way = self.activation(target).call(call)
         return way if not self.events.is_heard else self.events.watch(target, call, way)
 

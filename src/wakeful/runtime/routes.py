@@ -251,7 +251,7 @@ class Routes:
         try:
             known = node.registry.by_name(target.cls) if call.method not in node.quiet_operations else None
             if known is not None and call.method not in node.operations:
-                if call.method not in known.methods:
+                if call.method not in known.methods and call.method not in node.rewrites:
                     known.check_method(call.method)
                 if not node.registry.has(target):
                     raise UnknownClass(f"{target} is not in this program")  # though others of its class are

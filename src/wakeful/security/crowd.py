@@ -121,35 +121,25 @@ def _mark(scope: Mapping[str, Any]) -> bytes | None:
 # Few may do something at once that holds everybody up: who waits for it, and who is next?
 
 
-class Turnstile:
-    """Lets a few through at a time, asker by asker; no more wait than there are places, and nobody has all of these."""
+class FairLine:
+    """Lets a few through at a time, asker by asker: nobody waits behind all of another's."""
 
-    def __init__(self, at_once: int, places: int, what: str, crowding: Crowding) -> None:
-        """`what` is what errors call those that wait."""
-        self.shares = Shares(places)
-        self._left = at_once
+    def __init__(self, at_once: int) -> None:
+        self.left = at_once
         self._rounds: Rounds[asyncio.Future[None]] = Rounds()
-        self._what = what
-        self._crowding = crowding
 
     @asynccontextmanager
     async def passing(self, asker: Asker) -> AsyncIterator[None]:
-        """Around what is done; `TooMany` or `Unavailable` when too many wait."""
-        verdict = self.shares.take(asker)
-        if verdict is not Verdict.TAKEN:
-            raise self._crowding.refusal(verdict, self._what, self.shares, asker)
+        """Around what is done."""
+        await self._through(asker)
         try:
-            await self._through(asker)
-            try:
-                yield
-            finally:
-                self._leave()
+            yield
         finally:
-            self.shares.give(asker)
+            self._leave()
 
     async def _through(self, asker: Asker) -> None:
-        if self._left and not self._rounds:
-            self._left -= 1
+        if self.left and not self._rounds:
+            self.left -= 1
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._rounds.add(asker, future)
@@ -166,4 +156,27 @@ class Turnstile:
             if not future.done():
                 future.set_result(None)
                 return
-        self._left += 1
+        self.left += 1
+
+
+class Turnstile:
+    """A line in which no more wait than there are places, and nobody has all of these."""
+
+    def __init__(self, at_once: int, places: int, what: str, crowding: Crowding) -> None:
+        """`what` is what errors call those that wait."""
+        self.shares = Shares(places)
+        self.line = FairLine(at_once)
+        self._what = what
+        self._crowding = crowding
+
+    @asynccontextmanager
+    async def passing(self, asker: Asker) -> AsyncIterator[None]:
+        """Around what is done; `TooMany` or `Unavailable` when too many wait."""
+        verdict = self.shares.take(asker)
+        if verdict is not Verdict.TAKEN:
+            raise self._crowding.refusal(verdict, self._what, self.shares, asker)
+        try:
+            async with self.line.passing(asker):
+                yield
+        finally:
+            self.shares.give(asker)

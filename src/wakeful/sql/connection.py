@@ -71,7 +71,13 @@ class ImageConnection:
     """SQLite on a copy of all pages in memory; what has changed is found by comparing."""
 
     def __init__(
-        self, pages: Sequence[bytes], now: Callable[[], int], pages_max: int, *, is_reader: bool = False
+        self,
+        pages: Sequence[bytes],
+        now: Callable[[], int],
+        pages_max: int,
+        *,
+        is_reader: bool = False,
+        tick_steps: int = TICK_STEPS,
     ) -> None:
         guard = self.guard = StatementGuard(now)
         db = self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -86,7 +92,7 @@ class ImageConnection:
         if is_reader:
             db.execute("PRAGMA query_only = ON")
         db.set_authorizer(guard.authorize)
-        db.set_progress_handler(guard.is_late, TICK_STEPS)
+        db.set_progress_handler(guard.is_late, tick_steps)
         self._is_empty = not pages
         self._pages_max = pages_max
 

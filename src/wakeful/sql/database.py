@@ -15,7 +15,7 @@ from wakeful.sql.bindings import Arguments, bind
 from wakeful.sql.connection import SqliteConnection, SqliteFailure
 from wakeful.sql.guard import OWN, PRAGMAS
 from wakeful.sql.result import SqlRows
-from wakeful.sql.statement import SqlStatement, split
+from wakeful.sql.statement import SqlStatement, short, split
 from wakeful.values.commits import PAGE_BYTES, Slot, page_slot
 from wakeful.values.errors import (
     BadSql,
@@ -336,14 +336,14 @@ class Database:
         told = self._judge(failed, statement.sql, connection.guard.refusal)
         if turn.deadline_at <= self._home.now() and isinstance(told, LimitExceeded) and told.code == "limit.sql_ms":
             told = DeadlineExceeded(
-                f"{self._id}: a statement ran past the deadline of its call: {_short(statement.sql)}"
+                f"{self._id}: a statement ran past the deadline of its call: {short(statement.sql)}"
             )
         if self._is_writing and not turn.is_reader and not connection.is_open:
             RefusedWrite(turn, told)
         return told
 
     def _judge(self, failed: SqliteFailure, sql: str, refusal: str | None) -> WakefulError:
-        code, place = failed.code & 0xFF, f"{self._id}: {_short(sql)}"
+        code, place = failed.code & 0xFF, f"{self._id}: {short(sql)}"
         if code == sqlite3.SQLITE_AUTH or refusal is not None:
             return BadSql(f"{place}: {refusal or failed.words}", code="sql.refused")
         if code == sqlite3.SQLITE_CONSTRAINT:
@@ -373,8 +373,3 @@ class Database:
 
 def _is_same_but_counted(page: bytes, before: bytes) -> bool:
     return all(page[first:last] == before[first:last] for first, last in _COUNTERS)
-
-
-def _short(sql: str) -> str:
-    text = " ".join(sql.split())
-    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -12,6 +12,7 @@ from wakeful.values.commits import PAGE_BYTES, PAGES, Loaded, page_slot
 from wakeful.values.errors import Undecodable
 
 if TYPE_CHECKING:  # the rest is loaded when an object first asks for a database: most programs have none
+    from wakeful.runtime.context import Context
     from wakeful.runtime.node import Node
     from wakeful.runtime.object_runtime import NodeRuntime, ObjectRuntime
     from wakeful.sql.connection import SqliteConnection
@@ -19,6 +20,8 @@ if TYPE_CHECKING:  # the rest is loaded when an object first asks for a database
     from wakeful.sql.result import SqlRows
 
 FEATURE = "sql"
+WRITE = "sql.write"
+WRITTEN_ROWS_MAX = 1_000  # that an operator's statement gives back
 
 
 class SqlFeature(Feature):
@@ -26,6 +29,21 @@ class SqlFeature(Feature):
 
     def equip(self, node: "Node") -> None:
         node.features[FEATURE] = NodeDatabases(node)
+        node.operations[WRITE] = write
+
+
+async def write(context: "Context", query: str) -> dict[str, Any]:
+    """Run an operator's statements in a turn of the object; how many rows they wrote, and the first rows of the last."""
+    from wakeful.sql.statement import split
+
+    written, rows = 0, None
+    for statement in split(query):
+        rows = context.sql(statement.sql)
+        written += rows.written
+    assert rows is not None
+    found = rows.raw()
+    some = [list(row) for row in found[:WRITTEN_ROWS_MAX]]
+    return {"columns": list(rows.columns), "rows": some, "is_cut": len(some) < len(found), "written": written}
 
 
 def connection_type() -> "Callable[..., SqliteConnection]":

@@ -126,3 +126,9 @@ def judge_name(name: str | None) -> str | None:
     if name is not None and name.lower().startswith(RESERVED):
         return f"{name.lower()!r}: names that begin with {' or '.join(RESERVED)} are reserved"
     return None
+
+
+def short(sql: str) -> str:
+    """A statement on one line, in words of an error."""
+    text = " ".join(sql.split())
+    return text if len(text) <= 80 else f"{text[:79]}…"
