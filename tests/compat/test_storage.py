@@ -111,9 +111,6 @@ CODE = """
             self.ctx.storage.put("lost", 1)
             raise ValueError("no")
 
-        async def missing(self, what):
-            return getattr(self.ctx.storage, what)
-
         async def dates(self):
             await self.ctx.storage.setAlarm(datetime(2027, 1, 1, tzinfo=UTC))
             first = await self.ctx.storage.getAlarm()
@@ -184,12 +181,6 @@ async def test_a_synchronous_transaction_rolls_back(tmp_path: Path) -> None:
     async with played(write_worker(tmp_path, CODE)) as (worker, _):
         await worker.env.SAMPLE.getByName("x").now()
         assert await worker.env.SAMPLE.getByName("x").stored() == {"sync": 1}
-
-
-@pytest.mark.parametrize("what", ["sql", "kv"])
-async def test_what_is_not_here_says_what_to_use(tmp_path: Path, what: str) -> None:
-    with pytest.raises(NotImplementedError, match="is not here"):
-        await asked(tmp_path, "missing", what)
 
 
 async def test_an_alarm_takes_dates_and_drops_fractions(tmp_path: Path) -> None:

@@ -622,6 +622,9 @@ async def test_a_setting_lasts_for_its_turn(stage: Any) -> None:
         assert await stage.do(run("PRAGMA foreign_keys")) == [{"foreign_keys": 1}]
         with pytest.raises(BadSql, match="before"):
             await stage.do(run("CREATE TABLE c (x); PRAGMA foreign_keys = OFF"))
+        assert await stage.do(run("CREATE TABLE c (x); PRAGMA foreign_keys = ON")) == []  # what they are
+        with pytest.raises(BadSql, match="before"):
+            await stage.do(run("PRAGMA foreign_keys = OFF; CREATE TABLE d (x); PRAGMA foreign_keys = ON"))
 
 
 async def test_connections_of_idle_objects_are_closed_when_there_are_many(stage: Any) -> None:

@@ -4,11 +4,13 @@ import asyncio
 from typing import Any
 
 from tests.teeth.broken import swapped
-from wakeful.runtime.turn import CommitDraft, Turn
+from wakeful.compat.workers.host import Host
+from wakeful.runtime.rows import ObjectRows
+from wakeful.runtime.turn import CURRENT, CommitDraft, Turn
 from wakeful.sql import database
 from wakeful.sql.database import Database
 from wakeful.sql.feature import NodeDatabases
-from wakeful.values.commits import PAGE_BYTES, Commit
+from wakeful.values.commits import PAGE_BYTES, SYSTEM, USER, Commit
 
 
 def the_connection_outlives_an_undone_turn() -> Any:
@@ -134,3 +136,33 @@ def a_savepoint_is_for_rows_only() -> Any:
         return broken
 
     return swapped(Database, "go_back", make)
+
+
+def an_event_of_a_worker_is_kept_though_sqlite_gave_it_up() -> Any:
+    """What was refused is taken for something that its code has heard of."""
+
+    def make(keep: Any) -> Any:
+        async def broken(self: Host) -> None:
+            turn = CURRENT.get()
+            if turn is not None:
+                turn.refused = []
+            await keep(self)
+
+        return broken
+
+    return swapped(Host, "_keep", make)
+
+
+def rows_are_gathered_from_the_disk_alone() -> Any:
+    """Without what is on its way there."""
+
+    def make(gather: Any) -> Any:
+        async def broken(self: ObjectRows, space: int, bound: int) -> None:
+            for slot, value in (await self._scan_up_to(space, bound) or {}).items():
+                if slot not in self._cache:
+                    self._keep(slot, value)
+            self._complete = (space == USER, space == SYSTEM)
+
+        return broken
+
+    return swapped(ObjectRows, "gather", make)

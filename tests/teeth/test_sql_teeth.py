@@ -1,17 +1,21 @@
 """Each mistake of `broken_sql.py` is caught by the suites named beside it, which pass when nothing is broken."""
 
 import asyncio
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.compat import test_sync_storage as sync_storage
 from tests.conformance import conftest as stages
 from tests.conformance import test_sql as sql
 from tests.conformance import test_sql_carried as carried
 from tests.conformance.cluster_stage import Troupe
 from tests.teeth import broken_sql
 from tests.teeth.catching import Catcher, Teeth
+from tests.unit import test_object_rows as object_rows
 
 
 def on_stage(test: Callable[[Any], Any]) -> None:
@@ -80,6 +84,18 @@ def savepoints() -> None:
     on_stage(sql.test_a_transaction_spans_rows_and_sql_and_undoes_both)
 
 
+def given_up() -> None:
+    """tests/compat: an event whose transaction SQLite gave up."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = sync_storage.test_what_an_event_did_before_sqlite_gave_it_up_is_undone_even_when_it_raises(Path(folder))
+        on_stage(lambda stage: work)
+
+
+def gathered() -> None:
+    """tests/unit: rows that are gathered while a commit is on its way."""
+    on_stage(lambda stage: object_rows.test_what_is_on_its_way_to_the_disk_counts(True))
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "the_connection_outlives_an_undone_turn": (behind,),
     "the_connection_outlives_a_fence": (refused, fenced),
@@ -90,6 +106,8 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "a_turn_that_wrote_only_sql_wrote_nothing": (undone,),
     "delete_all_leaves_the_database": (wiped,),
     "a_savepoint_is_for_rows_only": (savepoints,),
+    "an_event_of_a_worker_is_kept_though_sqlite_gave_it_up": (given_up,),
+    "rows_are_gathered_from_the_disk_alone": (gathered,),
 }
 TEETH = Teeth(broken_sql, BROKEN, beside={"_write"})
 

@@ -16,6 +16,7 @@ def _ours(told_as: str, answers: list[Any], events: list[list[Any]]) -> Differen
 
 _RUNG = ["alarm", 0, False, "a"]
 _SET: dict[str, Any] = {"answers": [None]}
+_ERROR, _TYPE_ERROR = {"error": "Error"}, {"error": "TypeError"}
 
 DIFFERENCES = {
     "set between retries": _ours(
@@ -43,4 +44,36 @@ DIFFERENCES = {
         [_SET, {"answers": [None]}],
         [_RUNG, ["alarm", 1, True, "a"], ["alarm", 2, True, "a"]],
     ),
+    "sql: what is no value of a column": _ours("sql-values", [{"answers": [_TYPE_ERROR] * 4}], []),
+    "sql: rows read": _ours(
+        "sql-counts",
+        [
+            {
+                "answers": [
+                    [],
+                    [3, [False, {"a": 1}], 3, [{"a": 2}, {"a": 3}], 3],
+                    [[{"a": 3}], 1],
+                    [[{"count(*)": 3}], 1],
+                ]
+            }
+        ],
+        [],
+    ),
+    "sql: a row that an index has too": _ours("sql-counts", [{"answers": [[], [1]]}], []),
+    "sql: a write while a cursor is open": _ours(
+        "sql-cursor",
+        [
+            {"answers": [[], []]},
+            {"answers": [[[False, {"name": "a"}], [], [{"name": "b"}]]]},
+            {"answers": [[[], [{"name": "a"}, {"name": "b"}, {"name": "c"}]]]},
+        ],
+        [],
+    ),
+    "sql: VACUUM": _ours("sql-vacuum", [{"answers": [[]]}], []),
+    "sql: work that goes on after the answer": _ours(
+        "sql-after-the-answer",
+        [{"answers": [[], None]}, {"answers": [[]]}],
+        [["say", "Error"]],
+    ),
+    "bookmarks": _ours("bookmarks", [{"answers": [_ERROR] * 3}], []),
 }

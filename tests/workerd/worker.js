@@ -46,6 +46,7 @@ function shown(value) {
   if (value instanceof Set) return { set: [...value].sort() };
   if (value instanceof Date) return { date: value.getTime() };
   if (value instanceof Uint8Array) return { bytes: [...value] };
+  if (value instanceof ArrayBuffer) return { bytes: [...new Uint8Array(value)] };
   if (typeof value === "bigint") return { big: value.toString() };
   if (typeof value === "number" && Number.isNaN(value)) return { nan: true };
   if (Array.isArray(value)) return value.map(shown);
@@ -54,6 +55,20 @@ function shown(value) {
 }
 
 class Thrown extends Error {}
+
+const bound = (value) => (value?.special ? SPECIAL[value.special]() : value);
+
+const CURSOR = {
+  next: (cursor) => { const { done, value } = cursor.next(); return [!!done, value]; },
+  rest: (cursor) => [...cursor],
+  array: (cursor) => cursor.toArray(),
+  one: (cursor) => cursor.one(),
+  raw: (cursor) => [...cursor.raw()],
+  "raw array": (cursor) => cursor.raw().toArray(),
+  columns: (cursor) => cursor.columnNames,
+  read: (cursor) => cursor.rowsRead,
+  written: (cursor) => cursor.rowsWritten,
+};
 
 export class Subject extends DurableObject {
   constructor(ctx, env) {
@@ -155,6 +170,7 @@ export class Subject extends DurableObject {
       }
       case "put with": await storage.put(args[0], args[1], args[2]); return;
       case "wait until": this.ctx.waitUntil(this.afterwards(args[0], args[1])); return;
+      case "wait until sql": this.ctx.waitUntil(this.execAfterwards(args[0], args[1])); return;
       case "name": return this.ctx.id.name;
       case "ids": return this.ids();
       case "bad id": this.env.SUBJECT.idFromString(args[0]); return;
@@ -163,14 +179,68 @@ export class Subject extends DurableObject {
         return;
       case "call": return await this.env.SUBJECT.getByName(args[0]).run(args[1]);
       case "call unknown": return await this.env.SUBJECT.getByName(args[0]).nothing();
+      case "bookmark": return await storage.getCurrentBookmark();
+      case "bookmark for": return await storage.getBookmarkForTime(args[0]);
+      case "restore": return await storage.onNextSessionRestoreBookmark(args[0]);
+      default: return this.stepSync([op, ...args]);
+    }
+  }
+
+  stepSync([op, ...args]) {
+    const { sql, kv } = this.ctx.storage;
+    switch (op) {
+      case "sql": return [...sql.exec(args[0], ...args.slice(1).map(bound))];
+      case "cursor": return this.drive(sql.exec(args[0]), args[1]);
+      case "size": return sql.databaseSize > args[0];
+      case "kv get": return kv.get(args[0]);
+      case "kv put": return kv.put(args[0], bound(args[1]));
+      case "kv delete": return kv.delete(args[0]);
+      case "kv list": return [...kv.list(args[0])];
+      case "transaction sync": return this.transactSync(args[0], args[1]);
+      case "throw": throw new Thrown(args[0]);
       default: throw new Error("no step " + op);
     }
+  }
+
+  drive(cursor, actions) {
+    return actions.map((action) => {
+      try {
+        return shown(Array.isArray(action) ? this.stepSync(action) : CURSOR[action](cursor));
+      } catch (error) {
+        return { error: error.name };
+      }
+    });
+  }
+
+  transactSync(program, end) {
+    const answers = [];
+    const result = this.ctx.storage.transactionSync(() => {
+      for (const step of program) {
+        try {
+          answers.push(shown(this.stepSync(step)));
+        } catch (error) {
+          answers.push({ error: error.name });
+        }
+      }
+      if (end === "throw") throw new RangeError("out of the transaction");
+      return "done";
+    });
+    return [result, ...answers];
   }
 
   async afterwards(ms, fails) {
     await new Promise((done) => setTimeout(done, ms));
     await this.ctx.storage.put("afterwards", 1);
     if (fails) throw new Error("nobody hears");
+  }
+
+  async execAfterwards(ms, query) {
+    await new Promise((done) => setTimeout(done, ms));
+    try {
+      this.ctx.storage.sql.exec(query);
+    } catch (error) {
+      await this.log.add(["say", error.name]);
+    }
   }
 
   async transact(storage, program, end) {

@@ -1,36 +1,7 @@
-"""What is done to an object on both sides, one list of steps for each name.
+"""What is done to an object on both sides, one list of steps for each name."""
 
-run: one event, a program of operations · together: several at once · plan: what the alarm's handler does on its first,
-second, … run, and the constructor · wait: so many milliseconds · restart: the process is killed and started again ·
-plain: an object without a handler.
-"""
-
-from typing import Any
-
-Step = tuple[Any, ...]
-FAR_MS = 3_600_000
-
-
-def run(*program: list[Any]) -> Step:
-    return ("run", list(program))
-
-
-def wait(ms: int) -> Step:
-    return ("wait", ms)
-
-
-def plan(*alarm: list[list[Any]], constructor: list[list[Any]] | None = None) -> Step:
-    return ("plan", {"alarm": list(alarm), "constructor": [constructor] if constructor else []})
-
-
-GET = ["get alarm"]
-DELETE = ["delete alarm"]
-ALL = ["list"]
-
-
-def soon(label: str, ms: int = 200) -> list[Any]:
-    return ["set alarm", label, ms]
-
+from tests.workerd.sql_scenarios import BOOKMARKS, ITEMS, KV, NAMES, SQL, items
+from tests.workerd.steps import ALL, DELETE, FAR_MS, GET, Step, plan, run, soon, wait
 
 ALARMS: dict[str, list[Step]] = {
     "no alarm is set at first": [run(GET)],
@@ -376,6 +347,11 @@ RESTARTS: dict[str, list[Step]] = {
         wait(9000),
         run(GET),
     ],
+    "sql: rows and tables after a restart": [
+        run(ITEMS, items("a"), ["kv put", "k", 1], ["sync"]),
+        ("restart",),
+        run(NAMES, ["kv get", "k"], items("b"), NAMES),
+    ],
 }
 
-SCENARIOS = {**ALARMS, **RETRIES, **TRANSACTIONS, **EVENTS, **ROWS, **RESTARTS}
+SCENARIOS = {**ALARMS, **RETRIES, **TRANSACTIONS, **EVENTS, **ROWS, **SQL, **KV, **BOOKMARKS, **RESTARTS}

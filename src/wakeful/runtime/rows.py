@@ -16,6 +16,7 @@ from wakeful.values.ids import ObjectId
 # How is what an object needs to wake read: many in one trip, and while its timer's start note is written?
 
 Loading = asyncio.Future[Loaded]
+GATHER_ROWS = 500  # in one read, while nobody knows how many there are
 
 
 class Loader:
@@ -142,6 +143,48 @@ class ObjectRows:
     def lacks(self, slot: Slot) -> bool:
         """Only the store knows whether there is such a row."""
         return slot not in self._cache and not self._complete[slot[0]]
+
+    def look(self, slot: Slot) -> bytes | None:
+        """A row that is not lacking, without waiting."""
+        return self._cache.get(slot)
+
+    def whole(self, space: int) -> dict[str, bytes] | None:
+        """All rows of a space without waiting; None when not all are in memory."""
+        if not self._complete[space]:
+            return None
+        return {key: value for (where, key), value in self._cache.items() if where == space and value is not None}
+
+    async def gather(self, space: int, bound: int) -> None:
+        """Bring all rows of a space into memory, for code that can't wait; none if they are more bytes than that."""
+        while not self._complete[space]:
+            version, over = self._version, self.unsaved_writes()
+            others = sum(
+                [len(key) + len(value or b"") for (where, key), value in self._cache.items() if where != space]
+            )
+            found = await self._scan_up_to(space, bound - others)
+            if found is None:
+                return
+            if version != self._version:
+                continue  # a turn that ended meanwhile changed some of them
+            for slot, value in (found | {slot: value for slot, value in over.items() if slot[0] == space}).items():
+                if slot not in self._cache:
+                    self._keep(slot, value)
+            self._complete = (space == USER or self._complete[USER], space == SYSTEM or self._complete[SYSTEM])
+
+    async def _scan_up_to(self, space: int, bound: int) -> dict[Slot, bytes | None] | None:
+        """The rows on disk; None when they are more bytes than that."""
+        rows: dict[Slot, bytes | None] = {}
+        first, size = "", 0
+        while True:
+            page = await self.scan(space, Range(first, None, False, GATHER_ROWS))
+            for key, value in page:
+                rows[space, key] = value
+                size += len(key) + len(value)
+            if size > bound:
+                return None
+            if len(page) < GATHER_ROWS:
+                return rows
+            first = page[-1][0] + "\0"
 
     async def fetch(self, slots: Sequence[Slot]) -> None:
         """Bring rows into the cache in one round trip per space."""

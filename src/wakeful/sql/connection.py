@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from wakeful.policy.limits import VALUE_BYTES_MAX
 from wakeful.sql.bindings import Arguments
-from wakeful.sql.guard import TICK_STEPS, StatementGuard
+from wakeful.sql.guard import OWN, TICK_STEPS, StatementGuard
 from wakeful.sql.statement import TEXT_CHARS_MAX
 from wakeful.values.commits import PAGE_BYTES
 
@@ -122,10 +122,14 @@ class ImageConnection:
         return Changed(pages, count)
 
     def _image(self) -> bytes:
-        if self._is_empty and self._db.execute("PRAGMA page_count").fetchone()[0] == 0:
-            return b""  # SQLite refuses to write down what has no page
-        self._is_empty = False
-        return self._db.serialize()
+        self.guard.is_ours = True  # SQLite asks it for the number of pages
+        try:
+            if self._is_empty and self._db.execute(f"{OWN}PRAGMA page_count").fetchone()[0] == 0:
+                return b""  # SQLite refuses to write down what has no page
+            self._is_empty = False
+            return self._db.serialize()
+        finally:
+            self.guard.is_ours = False
 
     def failure(self, error: Exception) -> SqliteFailure | None:
         if isinstance(error, sqlite3.Error):

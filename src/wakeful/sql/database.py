@@ -13,6 +13,7 @@ from wakeful.policy.limits import Limits
 from wakeful.runtime.turn import RefusedWrite, Turn
 from wakeful.sql.bindings import Arguments, bind
 from wakeful.sql.connection import SqliteConnection, SqliteFailure
+from wakeful.sql.guard import OWN, PRAGMAS
 from wakeful.sql.result import SqlRows
 from wakeful.sql.statement import SqlStatement, short, split
 from wakeful.values.commits import PAGE_BYTES, Slot, page_slot
@@ -27,7 +28,6 @@ from wakeful.values.errors import (
 from wakeful.values.ids import ObjectId
 
 _FETCH = 1_000
-_OWN = "/* wakeful */ "  # no statement of an object reads like one of ours, so none is taken for one from a cache
 # Two counters in the first page change with every transaction: for other connections, which there are none of.
 _COUNTERS = ((0, 24), (28, 92), (96, PAGE_BYTES))
 
@@ -92,21 +92,30 @@ class Database:
 
     # what the object's code asks
 
-    def run(self, turn: Turn, query: object, positional: tuple[Any, ...], named: dict[str, Any]) -> SqlRows:
+    def run(
+        self,
+        turn: Turn,
+        query: object,
+        positional: tuple[Any, ...],
+        named: dict[str, Any],
+        pragmas: frozenset[str] | None = None,
+    ) -> SqlRows:
         """Run the statements of a text in their order; the rows of the last, which has the arguments."""
         *first, last = split(query)
         arguments = bind(positional, named)
         for statement in first:
-            self._run(turn, statement, ())
-        return self._run(turn, last, arguments)
+            self._run(turn, statement, (), pragmas)
+        return self._run(turn, last, arguments, pragmas)
 
     def size(self, turn: Turn) -> int:
         """In bytes, as the turn sees it."""
         if self._connection is None and not self._is_wiped:
             return self._stored * PAGE_BYTES
-        return int(self._run(turn, split("PRAGMA page_count")[0], ()).value()) * PAGE_BYTES
+        return int(self._run(turn, split(f"{OWN}PRAGMA page_count")[0], ()).value()) * PAGE_BYTES
 
-    def _run(self, turn: Turn, statement: SqlStatement, arguments: Arguments) -> SqlRows:
+    def _run(
+        self, turn: Turn, statement: SqlStatement, arguments: Arguments, pragmas: frozenset[str] | None = None
+    ) -> SqlRows:
         if statement.refusal is not None:
             raise BadSql(f"{self._id}: {statement.verb}: {statement.refusal}", code="sql.refused")
         if not statement.only_reads:
@@ -114,7 +123,7 @@ class Database:
         connection = self._connection_for(turn)
         guard = connection.guard
         guard.until, guard.refusal = min(turn.deadline_at, self._home.now() + self._limits.sql_ms), None
-        guard.is_reader, guard.is_writing = turn.is_reader, self._is_writing
+        guard.is_reader, guard.is_writing, guard.pragmas = turn.is_reader, self._is_writing, pragmas or PRAGMAS
         before = connection.changes
         try:
             if not statement.only_reads:
@@ -254,7 +263,7 @@ class Database:
         guard = connection.guard
         until, guard.until, guard.is_ours = guard.until, self._home.now() + self._limits.sql_ms, True
         try:
-            connection.execute(_OWN + sql)[1].close()
+            connection.execute(OWN + sql)[1].close()
         finally:
             guard.until, guard.is_ours = until, False
 

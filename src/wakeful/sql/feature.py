@@ -67,9 +67,9 @@ class NodeDatabases:
         self._connect: Callable[..., SqliteConnection] | None = None
         self._open: deque[ref[Database]] = deque()  # those that may have a connection, the oldest first
 
-    def of(self, activation: "ObjectRuntime") -> "Sql":
-        """What `ctx.sql` is."""
-        return Sql(activation, self)
+    def of(self, activation: "ObjectRuntime", pragmas: frozenset[str] | None = None) -> "Sql":
+        """What `ctx.sql` is; with a list of its own of the pragmas that are allowed, if one is given."""
+        return Sql(activation, self, pragmas)
 
     async def load(self, activation: "ObjectRuntime", loaded: Loaded) -> Loaded:
         """The object wakes and has a database: bring its pages; what came with it without them."""
@@ -131,16 +131,19 @@ class Sql:
     2
     """
 
-    __slots__ = ("_activation", "_databases")
+    __slots__ = ("_activation", "_databases", "_pragmas")
 
-    def __init__(self, activation: "ObjectRuntime", databases: NodeDatabases) -> None:
+    def __init__(
+        self, activation: "ObjectRuntime", databases: NodeDatabases, pragmas: frozenset[str] | None = None
+    ) -> None:
         self._activation = activation
         self._databases = databases
+        self._pragmas = pragmas
 
     def __call__(self, query: str, /, *positional: Any, **named: Any) -> "SqlRows":
         """Run it now, in the running turn; several statements are run in order, and arguments go to the last."""
         turn = running_turn(self._activation, "sql")
-        return self._databases.database(self._activation).run(turn, query, positional, named)
+        return self._databases.database(self._activation).run(turn, query, positional, named, self._pragmas)
 
     @property
     def size(self) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from wakeful.sql.statement import judge_name
 
 TICK_STEPS = 20_000  # steps of SQLite between two looks at the clock: some 0.2 ms
+OWN = "/* wakeful */ "  # no statement of an object reads like one of ours, so none is taken for one from a cache
 
 _ASKING = frozenset(
     {
@@ -44,6 +45,7 @@ _SETTING = frozenset(
     }
 )
 PRAGMAS = _ASKING | _SETTING
+_ON = frozenset({"1", "on", "true", "yes"})
 
 _OURS = frozenset({sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPOINT})
 _OUTSIDE = frozenset({sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH})
@@ -74,10 +76,12 @@ class StatementGuard:
         "_now",
         "has_settings",
         "is_armed",
+        "is_loose",
         "is_ours",
         "is_reader",
         "is_vacuum",
         "is_writing",
+        "pragmas",
         "refusal",
         "until",
     )
@@ -90,6 +94,8 @@ class StatementGuard:
         self.is_writing = False  # its turn has changed something before it
         self.is_vacuum = False  # the statement is VACUUM: SQLite copies everything into a database of its own, and back
         self.has_settings = False  # something was set that must not outlive the turn
+        self.is_loose = False  # foreign keys are not enforced, because the turn said so
+        self.pragmas = PRAGMAS  # those that are allowed
         self.refusal: str | None = None
         self.until = 0  # when the statement that runs must be over
 
@@ -122,12 +128,20 @@ class StatementGuard:
 
     def _judge_pragma(self, name: str | None, value: str | None) -> str | None:
         name = (name or "").lower()
-        if name not in PRAGMAS:
+        if name not in self.pragmas:
             return f"PRAGMA {name} is not on the list (docs/sql.md)"
         if name in _SETTING and value is not None:
             if self.is_reader:
                 return f"PRAGMA {name}: a @reader can't set anything"
-            if name == "foreign_keys" and self.is_writing:
-                return f"PRAGMA {name} comes before whatever else its turn changes"
+            if name == "foreign_keys" and (refusal := self._judge_foreign_keys(value)) is not None:
+                return refusal
             self.has_settings = True
+        return None
+
+    def _judge_foreign_keys(self, value: str) -> str | None:
+        """They can be switched only before the transaction; what they are already, they may be told to be at any time."""
+        is_loose = value.lower() not in _ON
+        if self.is_writing and is_loose != self.is_loose:
+            return "PRAGMA foreign_keys comes before whatever else its turn changes"
+        self.is_loose = is_loose
         return None

@@ -93,6 +93,28 @@ class Thrown(Exception):
     pass
 
 
+def bound(value):
+    return SPECIAL[value["special"]]() if isinstance(value, dict) and "special" in value else value
+
+
+def next_of(cursor):
+    found = cursor.next()
+    return [found.done, found.value]
+
+
+CURSOR = {
+    "next": next_of,
+    "rest": list,
+    "array": lambda cursor: cursor.toArray(),
+    "one": lambda cursor: cursor.one(),
+    "raw": lambda cursor: list(cursor.raw()),
+    "raw array": lambda cursor: cursor.raw().toArray(),
+    "columns": lambda cursor: cursor.columnNames,
+    "read": lambda cursor: cursor.rowsRead,
+    "written": lambda cursor: cursor.rowsWritten,
+}
+
+
 class Subject(DurableObject):
     def __init__(self, ctx, env):
         super().__init__(ctx, env)
@@ -202,6 +224,8 @@ class Subject(DurableObject):
                 await storage.put(args[0], args[1], args[2])
             case "wait until":
                 self.ctx.waitUntil(self.afterwards(args[0], args[1]))
+            case "wait until sql":
+                self.ctx.waitUntil(self.exec_afterwards(args[0], args[1]))
             case "name":
                 return self.ctx.id.name
             case "ids":
@@ -214,15 +238,80 @@ class Subject(DurableObject):
                 return await self.env.SUBJECT.getByName(args[0]).run(args[1])
             case "call unknown":
                 return await self.env.SUBJECT.getByName(args[0]).nothing()
+            case "bookmark":
+                return await storage.getCurrentBookmark()
+            case "bookmark for":
+                return await storage.getBookmarkForTime(args[0])
+            case "restore":
+                return await storage.onNextSessionRestoreBookmark(args[0])
+            case _:
+                return self.step_sync(step)
+        return None
+
+    def step_sync(self, step):
+        op, *args = step
+        sql, kv = self.ctx.storage.sql, self.ctx.storage.kv
+        match op:
+            case "sql":
+                return list(sql.exec(args[0], *(bound(one) for one in args[1:])))
+            case "cursor":
+                return self.drive(sql.exec(args[0]), args[1])
+            case "size":
+                return sql.databaseSize > args[0]
+            case "kv get":
+                return kv.get(args[0])
+            case "kv put":
+                kv.put(args[0], bound(args[1]))
+            case "kv delete":
+                return kv.delete(args[0])
+            case "kv list":
+                return list(kv.list(args[0] if args else None))
+            case "transaction sync":
+                return self.transact_sync(args[0], args[1])
+            case "throw":
+                raise Thrown(args[0])
             case _:
                 raise Exception("no step " + op)
         return None
+
+    def drive(self, cursor, actions):
+        answers = []
+        for action in actions:
+            try:
+                answers.append(shown(self.step_sync(action) if isinstance(action, list) else CURSOR[action](cursor)))
+            except Exception as error:
+                answers.append({"error": getattr(error, "name", type(error).__name__)})
+        return answers
+
+    def transact_sync(self, program, end):
+        answers = []
+
+        def closure():
+            for step in program:
+                try:
+                    answers.append(shown(self.step_sync(step)))
+                except Exception as error:
+                    answers.append({"error": getattr(error, "name", type(error).__name__)})
+            if end == "throw":
+                error = ValueError("out of the transaction")
+                error.name = "RangeError"
+                raise error
+            return "done"
+
+        return [self.ctx.storage.transactionSync(closure), *answers]
 
     async def afterwards(self, ms, fails):
         await asyncio.sleep(ms / 1000)
         await self.ctx.storage.put("afterwards", 1)
         if fails:
             raise Exception("nobody hears")
+
+    async def exec_afterwards(self, ms, query):
+        await asyncio.sleep(ms / 1000)
+        try:
+            self.ctx.storage.sql.exec(query)
+        except Exception as error:
+            await self.log.add(["say", error.name])
 
     async def transact(self, storage, program, end):
         answers = []

@@ -6,7 +6,7 @@ begins inside another waits only for those inside the same one.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from itertools import count
@@ -86,12 +86,22 @@ class WaitUntilTasks:
 class Hosted:
     """A class of the Worker's that is hosted here."""
 
-    def __init__(self, cls: type, name: str, env: Any, beside: WaitUntilTasks, *, deletes_alarm: bool) -> None:
+    def __init__(
+        self,
+        cls: type,
+        name: str,
+        env: Any,
+        beside: WaitUntilTasks,
+        *,
+        deletes_alarm: bool,
+        uses_kv: Callable[[], bool],
+    ) -> None:
         self.cls = cls
         self.name = name  # under which its objects are stored
         self.env = env
         self.beside = beside
         self.deletes_alarm = deletes_alarm  # whether deleteAll() does
+        self.uses_kv = uses_kv  # whether its Worker speaks of `kv`: then rows must be in memory before its code runs
         self.has_alarm = callable(getattr(cls, "alarm", None))
 
 

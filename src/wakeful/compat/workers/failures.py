@@ -4,6 +4,8 @@ The names are those of JavaScript, because that is what the runtime there raises
 meaning too, so that `except TypeError` works on both.
 """
 
+from wakeful.values.errors import BadInput, BadValue, LimitExceeded
+
 
 class JsException(Exception):
     """An error of the runtime; `name` and `message` as in JavaScript."""
@@ -61,3 +63,9 @@ def reset_error(message: str, cause: BaseException | None = None) -> ObjectReset
     error = ObjectReset(message)
     error.__cause__ = cause
     return error
+
+
+def as_js_error(error: Exception) -> JsException:
+    """An error of Wakeful's as one of the kind that is raised there."""
+    kind = DataCloneError if isinstance(error, BadValue) else JsRangeError if isinstance(error, LimitExceeded) else None
+    return (kind or JsTypeError)(error.message if isinstance(error, BadInput) else str(error))

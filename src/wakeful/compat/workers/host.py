@@ -23,7 +23,7 @@ from wakeful.runtime.timer_handler import Failed, Park, RunLater
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.sockets.socket import Socket
 from wakeful.values.codec import decode, encode
-from wakeful.values.commits import SYSTEM, Slot
+from wakeful.values.commits import SYSTEM, USER, Slot
 from wakeful.values.errors import BadName, BadOption
 from wakeful.values.timers import ALARM, Occurrence, Timer, run_id
 
@@ -151,8 +151,7 @@ class Host:
         state = self._state
         assert state is not None
         state.begin()
-        if (turn := CURRENT.get()) is not None:
-            await state.sockets.look(turn)
+        await self._prepare(state)
         try:
             try:
                 answer = await result_of(run())
@@ -168,11 +167,19 @@ class Host:
             self._activation.put_to_sleep()
             raise _reset_failure(reset) from reset.error.__cause__
 
+    async def _prepare(self, state: State) -> None:
+        """Have in memory what the object's code finds there without waiting."""
+        if (turn := CURRENT.get()) is not None:
+            await state.sockets.look(turn)
+        if self._hosted.uses_kv():
+            await self._activation.rows.gather(USER, self._activation.node.limits.cache_bytes_per_object)
+
     async def _keep(self) -> None:
         """Have on disk what the event wrote so far."""
         turn = CURRENT.get()
         if turn is not None and turn.activation is self._activation and not turn.is_over:
-            turn.refused = []
+            if turn.refused:  # SQLite gave the transaction up; of other writes whoever awaits them is told
+                raise turn.refused[0].error
             await self._activation.commit_now()
 
     async def _learn(self, name: str | None) -> None:
@@ -192,8 +199,7 @@ class Host:
     async def _make(self) -> None:
         assert self._id is not None
         state = State(self._activation, self._hosted, self._id)
-        if (turn := CURRENT.get()) is not None:
-            await state.sockets.look(turn)
+        await self._prepare(state)
         try:
             made = self._hosted.cls(state, self._hosted.env)
             await state.finish()

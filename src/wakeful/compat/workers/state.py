@@ -7,21 +7,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from wakeful.compat.workers.events import Hosted, ObjectEvents
-from wakeful.compat.workers.failures import (
-    DataCloneError,
-    JsException,
-    JsRangeError,
-    JsTypeError,
-    Reset,
-    Unsupported,
-    reset_error,
-)
+from wakeful.compat.workers.failures import JsException, JsTypeError, Reset, Unsupported, as_js_error, reset_error
 from wakeful.compat.workers.ids import DurableObjectId
 from wakeful.compat.workers.sockets import Sockets, WebSocket, WebSocketRequestResponsePair
+from wakeful.compat.workers.sync_storage import KvStorage, SqlStorage, list_options, take_refusal
 from wakeful.compat.workers.values import Map, Promise, Settled, dress, key_of, option_of, plain, result_of, start_task
 from wakeful.runtime.storage import Storage as Rows
 from wakeful.runtime.turn import CURRENT, RefusedWrite, Turn
-from wakeful.values.errors import BadInput, BadValue, LimitExceeded, NoAlarmHandler
+from wakeful.values.errors import BadInput, NoAlarmHandler
 from wakeful.values.timers import ALARM
 
 if TYPE_CHECKING:
@@ -34,7 +27,6 @@ if TYPE_CHECKING:
 # turn: each of its operations is one by itself.
 
 LATEST_MS = 9_223_372_036_854  # what nanoseconds in 64 bits can hold, which is what the runtime there keeps
-LIMIT_MAX = 2**31 - 1
 
 
 class Storage:
@@ -82,10 +74,7 @@ class Storage:
 
     def transactionSync(self, closure: Callable[[], Any]) -> Any:  # noqa: N802
         """The same for a closure that does not wait for anything."""
-        turn = self._turn()
-        if turn is None:
-            raise JsException("transactionSync() is for code that runs in an event of the object; use transaction()")
-        txn = Transaction(self, turn)
+        txn = Transaction(self, self.event_turn("transactionSync()"))
         try:
             result = closure()
         except BaseException:
@@ -108,17 +97,28 @@ class Storage:
         """No alarm any more; inside the handler no retry of it either."""
         return self._writing(lambda: self._delete_alarm(option_of(options, named, "deleteAlarm()")))
 
+    # without waiting
+
+    @property
+    def sql(self) -> SqlStorage:
+        """The object's own database."""
+        return SqlStorage(self._activation, self.event_turn)
+
+    @property
+    def kv(self) -> KvStorage:
+        """The rows, for code that does not wait."""
+        return KvStorage(self._activation, self.event_turn)
+
     # what is not here
 
-    @property
-    def sql(self) -> Any:
-        raise Unsupported(
-            "storage.sql is not here yet: keep rows with put, get and list, or use self.sql of Wakeful's own classes"
-        )
+    def getCurrentBookmark(self) -> Any:  # noqa: N802
+        raise _no_history("getCurrentBookmark()")
 
-    @property
-    def kv(self) -> Any:
-        raise Unsupported("storage.kv is not here: rows may be on another machine; use the awaitable put, get and list")
+    def getBookmarkForTime(self, time: Any) -> Any:  # noqa: N802
+        raise _no_history("getBookmarkForTime()")
+
+    def onNextSessionRestoreBookmark(self, bookmark: Any) -> Any:  # noqa: N802
+        raise _no_history("onNextSessionRestoreBookmark()")
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"storage.{name} is not here; docs/cloudflare.md says what is, and what to use instead")
@@ -141,11 +141,7 @@ class Storage:
         return self._settle_write(self._rows.delete(key_of(key, "delete()")))
 
     async def _list(self, options: dict[str, Any]) -> Map:
-        if options.get("start") is not None and options.get("startAfter") is not None:
-            raise JsTypeError("list() takes start or startAfter, not both")
-        bounds = {name: _text_option(options, theirs) for name, theirs in _BOUNDS.items()}
-        prefix, limit = _text_option(options, "prefix") or "", _limit(options)
-        rows = await self._rows.list(prefix=prefix, limit=limit, reverse=bool(options.get("reverse")), **bounds)
+        rows = await self._rows.list(**list_options(options))
         return Map({name: dress(value) for name, value in rows.items()})
 
     def _delete_all(self, options: dict[str, Any]) -> Awaitable[Any]:
@@ -202,12 +198,21 @@ class Storage:
         turn = CURRENT.get()
         return None if turn is None or turn.activation is not self._activation or turn.is_over else turn
 
+    def event_turn(self, what: str) -> Turn:
+        """The turn of the event whose code is asking for what can't wait for one."""
+        turn = self._turn()
+        if turn is None:
+            raise JsException(
+                f"storage.{what} is for code that runs in an event of the object; a task that outlived it has none"
+            )
+        return turn
+
     def _reading(self, read: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
         async def reading() -> Any:
             try:
                 return await self._state.in_turn(read)
             except BadInput as error:
-                raise _theirs(error) from None
+                raise as_js_error(error) from None
 
         return Promise(reading)
 
@@ -222,10 +227,7 @@ class Storage:
 
     def _settle_write(self, done: Awaitable[Any]) -> Awaitable[Any]:
         """A write that Wakeful refused is an error for whoever awaits it, and for nobody else."""
-        if not isinstance(done, RefusedWrite):
-            return done
-        done.turn.refused = [other for other in done.turn.refused if other is not done]
-        return Settled(error=_theirs(done.error))
+        return Settled(error=take_refusal(done)) if isinstance(done, RefusedWrite) else done
 
 
 class Transaction(Storage):
@@ -271,9 +273,6 @@ class Transaction(Storage):
         return super()._reading(read)
 
 
-_BOUNDS = {"start": "start", "start_after": "startAfter", "end": "end"}
-
-
 def _is_many(key: Any) -> bool:
     return isinstance(key, Iterable) and not isinstance(key, str | bytes | bytearray)
 
@@ -293,27 +292,8 @@ def alarm_time(time: Any) -> int:
     return int(time)
 
 
-def _text_option(options: Mapping[str, Any], name: str) -> str | None:
-    value = options.get(name)
-    return None if value is None else key_of(value, f"list({name})")
-
-
-def _limit(options: Mapping[str, Any]) -> int | None:
-    if "limit" not in options:
-        return None
-    try:
-        limit = int(float(options["limit"]))
-    except (TypeError, ValueError, OverflowError):
-        limit = 0
-    if not 0 < limit <= LIMIT_MAX:
-        raise JsTypeError(f"list(): limit must be a positive number, not {options['limit']!r}")
-    return limit
-
-
-def _theirs(error: Exception) -> JsException:
-    """An error of Wakeful's as one of the kind that is raised there."""
-    kind = DataCloneError if isinstance(error, BadValue) else JsRangeError if isinstance(error, LimitExceeded) else None
-    return (kind or JsTypeError)(error.message if isinstance(error, BadInput) else str(error))
+def _no_history(what: str) -> Unsupported:
+    return Unsupported(f"{what} is not here: it needs points in time (history), which Wakeful does not have yet")
 
 
 BLOCK_S = 30.0  # what blockConcurrencyWhile may take, as there

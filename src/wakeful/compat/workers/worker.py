@@ -11,7 +11,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from itertools import chain, count
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from wakeful.app import App
@@ -61,6 +61,7 @@ class Imports(MetaPathFinder):
         self._own = _names_in(self._folders[:1]) - sys.stdlib_module_names
         self._names = _names_in(self._folders)
         self._modules: dict[str, ModuleType] = {}
+        self.used: set[str] = set()  # names that its modules speak of
 
     def load(self) -> ModuleType:
         """The module of the main file, with whatever it imports from beside it."""
@@ -145,6 +146,20 @@ class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         vars(module)["__builtins__"] = {**vars(builtins), "__import__": self.imports.import_}
         super().exec_module(module)
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        code = super().get_code(fullname)
+        if code is not None:
+            self.imports.used.update(_names_of(code))
+        return code
+
+
+def _names_of(code: CodeType) -> Iterator[str]:
+    """The names of globals and attributes in it and in the functions and classes of it."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _names_of(inner)
 
 
 def _names_in(folders: Sequence[str]) -> frozenset[str]:
@@ -235,7 +250,14 @@ class Worker:
             host = self.classes.get(binding.class_name)
             if host is None:
                 stored = config.stored_as.get(binding.class_name, binding.class_name)
-                hosted = Hosted(cls, stored, self.env, self.app.beside, deletes_alarm=config.deletes_alarm)
+                hosted = Hosted(
+                    cls,
+                    stored,
+                    self.env,
+                    self.app.beside,
+                    deletes_alarm=config.deletes_alarm,
+                    uses_kv=lambda: "kv" in self._imports.used,
+                )
                 host = self.classes[binding.class_name] = host_of(hosted)
                 self.app.object(host, name=stored)  # type: ignore[call-overload]
             self.env._bindings[binding.name] = Namespace(self.app, host._hosted)
