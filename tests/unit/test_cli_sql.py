@@ -125,6 +125,7 @@ def test_a_sealed_store_is_opened_with_its_keys(stage: Stage) -> None:
         ("SELEKT 1", "sql"),
         ("SELECT * FROM nowhere", "sql"),
         ("", "sql.text"),
+        ("SELECT '\udcff'", "sql.text"),
         ("SELECT 1; SELECT 2", "sql.text"),
         ("BEGIN", "sql.refused"),
         ("ATTACH 'x.db' AS x", "sql.refused"),

@@ -72,7 +72,7 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
         from starlette.routing import Mount, Route
     except ImportError:
         raise MissingExtra("the dashboard needs jinja2 and starlette: pip install 'wakeful[server]'") from None
-    from wakeful.dashboard import due, jobs, live, login, nodes, objects, parked, schedules
+    from wakeful.dashboard import databases, due, jobs, live, login, nodes, objects, parked, schedules
     from wakeful.dashboard.visits import Desk
 
     desk = Desk(deployment, gate)
@@ -81,6 +81,7 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
         "/": due.page,
         "/objects": objects.listing,
         "/object": objects.one,
+        "/database": databases.one,
         "/chart.svg": objects.chart,
         "/schedules": schedules.listing,
         "/schedule": schedules.one,

@@ -60,6 +60,10 @@ def split(text: object) -> tuple[SqlStatement, ...]:
 def _split(text: str) -> tuple[SqlStatement, ...]:
     if "\0" in text:
         raise BadSql("a text of SQL with a NUL in it ends there; give values as arguments", code="sql.text")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadSql("a text of SQL that is not valid Unicode can't be one", code="sql.text") from None
     statements: list[SqlStatement] = []
     start = 0
     tokens: list[str] = []  # of the statement so far, in capitals; what was quoted has a quote before it

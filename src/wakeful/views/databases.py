@@ -106,8 +106,8 @@ async def query(view: View, id: ObjectId, sql: str, *, now: Now, bounds: LookBou
 
 async def rows_of(view: View, id: ObjectId, table: str, *, offset: int, now: Now, bounds: LookBounds) -> SqlAnswer:
     """The rows of a table or view in its own order, from that many on."""
-    sql = f"SELECT * FROM {_quote(table)} LIMIT -1 OFFSET {int(offset)}"
-    return await _look(view, id, sql, lambda db: _first(db, sql, bounds), now, bounds)
+    sql = f"SELECT * FROM {_quote(table)} LIMIT -1 OFFSET {offset}"
+    return await query(view, id, sql, now=now, bounds=bounds)
 
 
 async def tables(view: View, id: ObjectId, *, now: Now, bounds: LookBounds) -> list[TableInfo]:
