@@ -113,9 +113,7 @@ class Node(NodeRuntime):
         # What features do to any object, by dotted name ("schedules.pause"): turns like any other call.
         self.operations: dict[str, Callable[..., Awaitable[Any]]] = {REDRIVE: redrive, DROP: drop}
         self.quiet_operations: set[str] = {REDRIVE, DROP}  # of these, those that do not wake it
-        self.rewrites: dict[
-            str, Callable[[ObjectClass, Call], None]
-        ] = {}  # names of what the owner makes another call of
+        self.rewrites: dict[str, Callable[[ObjectClass, Call], None]] = {}  # names that stand for other calls
         self.features: dict[str, Any] = {}  # each feature's own, by its name
         self.sideline = Sideline(clock, self.keep)
         self.farewells, self.returns = list[Callable[[Collection[int]], None]](), list[Callable[[], None]]()
