@@ -110,7 +110,15 @@ class Looks:
 
         `prefix` is how the keys of their objects begin, `error` what their errors say somewhere, `older_than` a length ("7d").
         """
-        return await self._each_parked("redrive", numbers, all, cls, key, prefix, error, older_than)
+        choice = {
+            "all": all,
+            "class": _name(cls),
+            "key": key,
+            "prefix": prefix,
+            "error": error,
+            "older_than": older_than,
+        }
+        return await self._each_parked("redrive", numbers, choice)
 
     async def drop_parked(
         self,
@@ -123,22 +131,18 @@ class Looks:
         older_than: str | None = None,
     ) -> Rows:
         """Let go of parked timers, chosen as `redrive` does: they never run; a failed job is cancelled."""
-        return await self._each_parked("drop", numbers, all, cls, key, prefix, error, older_than)
+        choice = {
+            "all": all,
+            "class": _name(cls),
+            "key": key,
+            "prefix": prefix,
+            "error": error,
+            "older_than": older_than,
+        }
+        return await self._each_parked("drop", numbers, choice)
 
-    async def _each_parked(
-        self,
-        act: str,
-        numbers: tuple[int, ...],
-        all: bool,
-        cls: Class | None,
-        key: str | None,
-        prefix: str | None,
-        error: str | None,
-        older_than: str | None,
-    ) -> Rows:
-        body: dict[str, Any] = {"numbers": list(numbers), "all": all, "class": _name(cls), "key": key}
-        filters = {"prefix": prefix, "error": error, "older_than": older_than}
-        body |= {name: value for name, value in filters.items() if value is not None}
+    async def _each_parked(self, act: str, numbers: tuple[int, ...], choice: dict[str, Any]) -> Rows:
+        body = {"numbers": list(numbers)} | {name: value for name, value in choice.items() if value is not None}
         found = await self._do("POST", f"/v1/parked/{act}", body, is_repeatable=False)
         return Rows(found["rows"])
 

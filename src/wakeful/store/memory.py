@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from msgspec.structs import replace
 
@@ -22,6 +21,7 @@ from wakeful.store.protocol import (
     Receipt,
     ShardRow,
     Swap,
+    Table,
     TableLock,
 )
 from wakeful.store.sends import check_once, is_other, still_out
@@ -348,13 +348,7 @@ class MemoryStore:
         ]
         return rows[: query.limit]
 
-    async def count(
-        self,
-        what: Literal["objects", "timers", "entries", "parked"],
-        *,
-        cls: str | None = None,
-        key_prefix: str | None = None,
-    ) -> int:
+    async def count(self, what: Table, *, cls: str | None = None, key_prefix: str | None = None) -> int:
         self._check()
         ids: dict[str, list[ObjectId]] = {
             "objects": list(self.disk.objects),

@@ -260,6 +260,9 @@ class MembershipTable(Protocol):
         ...
 
 
+Table = Literal["objects", "timers", "entries", "parked"]  # of what rows can be counted
+
+
 class Views(Protocol):
     """What people look at, by page. None of it wakes anything."""
 
@@ -288,13 +291,7 @@ class Views(Protocol):
         """Unexpired remembered answers by class, key, then request key (byte order); `name` and `name_prefix` are of the request key; cursor (cls, key, request key)."""
         ...
 
-    async def count(
-        self,
-        what: Literal["objects", "timers", "entries", "parked"],
-        *,
-        cls: str | None = None,
-        key_prefix: str | None = None,
-    ) -> int: ...
+    async def count(self, what: Table, *, cls: str | None = None, key_prefix: str | None = None) -> int: ...
 
     async def known_classes(self) -> list[str]:
         """Every class that has an object in the store."""

@@ -5,11 +5,11 @@ is refused when the store is opened and not when an object wakes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from msgspec.structs import replace
 
-from wakeful.store.protocol import NO_GUARDS, Guard, Hint, Obstacle, Outcome, Query, Range, Receipt, Store
+from wakeful.store.protocol import NO_GUARDS, Guard, Hint, Obstacle, Outcome, Query, Range, Receipt, Store, Table
 from wakeful.store.seal_places import Sealing, about_row
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SPACES, SYSTEM, Commit, Info, Loaded, Remembered, Slot
@@ -266,13 +266,7 @@ class SealedStore:
     async def find_parked(self, query: Query) -> list[Parked]:
         return [self.sealing.opened_parked(parked) for parked in await self.inner.find_parked(query)]
 
-    async def count(
-        self,
-        what: Literal["objects", "timers", "entries", "parked"],
-        *,
-        cls: str | None = None,
-        key_prefix: str | None = None,
-    ) -> int:
+    async def count(self, what: Table, *, cls: str | None = None, key_prefix: str | None = None) -> int:
         found = await self.inner.count(what, cls=cls, key_prefix=key_prefix)
         is_among = what == "objects" and cls in (None, KEYS) and CHECK.key.startswith(key_prefix or "")
         return found - 1 if is_among and await _check_row(self.inner) else found

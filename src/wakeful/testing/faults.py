@@ -22,6 +22,7 @@ from wakeful.store.protocol import (
     Store,
     Swap,
     Swapping,
+    Table,
     TableLock,
 )
 from wakeful.testing.timewarp import Timewarp
@@ -314,13 +315,7 @@ class FaultyStore:
     async def find_parked(self, query: Query) -> list[Parked]:
         return await self._pass("find", lambda: self.inner.find_parked(query))
 
-    async def count(
-        self,
-        what: Literal["objects", "timers", "entries", "parked"],
-        *,
-        cls: str | None = None,
-        key_prefix: str | None = None,
-    ) -> int:
+    async def count(self, what: Table, *, cls: str | None = None, key_prefix: str | None = None) -> int:
         return await self._pass("count", lambda: self.inner.count(what, cls=cls, key_prefix=key_prefix))
 
     async def known_classes(self) -> list[str]:

@@ -53,6 +53,7 @@ from wakeful.store.protocol import (
     Receipt,
     ShardRow,
     Swap,
+    Table,
     TableLock,
 )
 from wakeful.store.table_copy import Copying
@@ -349,13 +350,7 @@ class PostgresStore:
         [(found,)] = await self._run(f"narrow_{what}", *finds.narrow(query, classes))
         return bool(found <= finds.most_rows(query))
 
-    async def count(
-        self,
-        what: Literal["objects", "timers", "entries", "parked"],
-        *,
-        cls: str | None = None,
-        key_prefix: str | None = None,
-    ) -> int:
+    async def count(self, what: Table, *, cls: str | None = None, key_prefix: str | None = None) -> int:
         [(found,)] = await self._run(f"count_{what}", *finds.count(cls, key_prefix))
         return int(found)
 

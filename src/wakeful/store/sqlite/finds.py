@@ -7,10 +7,10 @@ A `+` before a column keeps SQLite from choosing that column's index on its own.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from wakeful.policy.ranges import past_prefix
-from wakeful.store.protocol import Query
+from wakeful.store.protocol import Query, Table
 from wakeful.store.sqlite.gather import entry_of, parked_of, timer_of
 from wakeful.store.sqlite.reads import FileReader
 from wakeful.store.sqlite.statements import ENTRY, PARKED, SQL, TIMER, Row
@@ -67,9 +67,7 @@ class Finder:
         rows = self._ask(head, conditions, "ORDER BY class, key, request LIMIT ?", query.limit)
         return [(ObjectId(cls, key), Remembered(*rest)) for cls, key, *rest in rows]
 
-    def count(
-        self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None, key_prefix: str | None
-    ) -> int:
+    def count(self, what: Table, *, cls: str | None, key_prefix: str | None) -> int:
         conditions = _of_id(Query(cls=cls, key_prefix=key_prefix), by_id=bool(key_prefix))
         where = f" WHERE {' AND '.join(text for text, _ in conditions)}" if conditions else ""
         parameters = [value for _, values in conditions for value in values]

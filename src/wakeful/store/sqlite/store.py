@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from wakeful.store.protocol import (
@@ -22,6 +22,7 @@ from wakeful.store.protocol import (
     Receipt,
     ShardRow,
     Swap,
+    Table,
     TableLock,
 )
 from wakeful.store.sqlite import schema
@@ -344,13 +345,7 @@ class SqliteStore:
     async def find_parked(self, query: Query) -> list[Parked]:
         return await self._find(lambda finder: finder.parked(query), is_wide=query.key is None)
 
-    async def count(
-        self,
-        what: Literal["objects", "timers", "entries", "parked"],
-        *,
-        cls: str | None = None,
-        key_prefix: str | None = None,
-    ) -> int:
+    async def count(self, what: Table, *, cls: str | None = None, key_prefix: str | None = None) -> int:
         return await self._find(lambda finder: finder.count(what, cls=cls, key_prefix=key_prefix), is_wide=True)
 
     async def _find(self, ask: Callable[[Finder], T], *, is_wide: bool) -> T:
