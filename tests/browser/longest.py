@@ -17,6 +17,8 @@ class ReminderOfEverythingThatSomebodyOwesToAnybodyForOneReasonOrOther(DurableOb
         for name in (NAME, ONE, "a", "send-monthly-invoice-reminder"):
             await self.schedules.add("0 9 1 * *", self.remind_by_a_method_with_a_name_of_some_length, name=name)
         await self.schedules.add("every 1s", self.fail, name=ONE[1:], tags=(ONE, NAME), retry=ONCE)
+        self.sql(f'CREATE TABLE IF NOT EXISTS "{ONE}" ("{ONE}" TEXT, "{NAME}" TEXT, short INTEGER)')
+        self.sql(f'INSERT INTO "{ONE}" VALUES (?, ?, 1)', WORDS, KEY)
         await self.storage.set_alarm(1_000)
 
     async def alarm(self, info: AlarmInfo) -> None: ...

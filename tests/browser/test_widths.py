@@ -14,7 +14,10 @@ playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'wak
 expect = playwright.expect
 WIDTHS = (390, 768, 960, 1024, 1100, 1280)
 LISTS = ["/", "/objects", "/schedules", "/jobs", "/parked", "/nodes", "/audit", "/tokens"]
-LISTS += ["/search?q=k", "/search?q=e", "/nowhere", f"/object?class=Chart&key={'k' * 511}"]
+MISSING = ["/nowhere", f"/object?class=Chart&key={'k' * 511}"]
+LISTS += ["/search?q=k", "/search?q=e", *MISSING]
+DATABASE = f"/database?class=ReminderOfEverythingThatSomebodyOwesToAnybodyForOneReasonOrOther&key={'k' * 512}"
+LISTS += [DATABASE, f"{DATABASE}&table={'n' * 200}"]
 ONES = {"/object", "/schedule", "/job", "/parked/one"}
 EACH = 3  # of a kind
 # What a table takes is its own width, or that of what it scrolls in.
@@ -46,7 +49,8 @@ def ones(page: Any, url: str) -> list[str]:
 def check(page: Any, url: str, paths: list[str]) -> None:
     wide = []
     for path in paths:
-        page.goto(url + path)
+        answer = page.goto(url + path)
+        assert answer.status == (404 if path in MISSING else 200), path
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 844})
             wide += [f"{width} {path[:60]}: {one}" for one in page.evaluate(TOO_WIDE)]
@@ -62,6 +66,16 @@ def test_no_page_is_wider_than_its_window_however_long_its_names_are(longest: st
 def test_no_table_stands_over_another_in_a_small_window(town: Any, pages: Any) -> None:
     page = pages.open(town.url)
     check(page, town.url, ["/", "/object?class=Letter&key=ann", "/schedule?class=Letter&key=ann&name=deliver"])
+
+
+def test_a_chart_that_is_not_redrawn_yet_widens_no_page(town: Any, pages: Any) -> None:
+    page = pages.open(town.url, width=768)  # one chart below the other: each as wide as the window
+    page.add_init_script("ResizeObserver = class { observe() {} }")  # a frame that never comes
+    page.goto(town.url)
+    expect(page.locator(".uplot")).to_have_count(2)
+    page.set_viewport_size({"width": 960, "height": 844})  # side by side
+    assert page.evaluate("document.querySelector('.uplot').clientWidth") > 600
+    assert page.evaluate(TOO_WIDE) == []
 
 
 def test_what_a_button_opens_is_within_the_window(longest: str, pages: Any) -> None:
