@@ -1,7 +1,9 @@
 """Schemathesis over the whole API: every answer is as the document says, nothing is a 5xx, nothing wrong is accepted."""
 
+import ast
 import asyncio
 from collections.abc import Iterator
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -14,7 +16,6 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.http.bridge import Bridge, bridged
 from tests.http.http_stage import make_app
-from wakeful import App
 from wakeful.http.openapi import document
 from wakeful.security.tokens import ALL, PREFIX, Token, new_secret
 
@@ -22,11 +23,25 @@ EXAMPLES = 6
 QUIET = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def parser() -> Iterator[None]:
+    """One syntax tree at a time: Python 3.11 can't make two (gh-106905), and the tool makes some of its own lambdas, the
+    server's thread of each line of a traceback."""
+    lock, parse = Lock(), ast.parse
+
+    def locked(*args: Any, **options: Any) -> Any:
+        with lock:
+            return parse(*args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ast, "parse", locked)
+        yield
+
+
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[Bridge, str]]:
     """The shop with something in it, and a token for everything."""
     app = make_app()
-    _load(app)
     with bridged(app) as bridge:
         text, id, hashed = new_secret(PREFIX, lambda count: b"schemathesis".ljust(count, b"."))
         made = Token(id=id, name="all", hash=hashed, scopes=("admin",), created_at=1, created_by="test")
@@ -49,13 +64,6 @@ def api(served: tuple[Bridge, str]) -> Any:
     made.config.checks.positive_data_acceptance.expected_statuses += ["424"]  # what the object says is its own
     made.config.checks.negative_data_rejection.expected_statuses += ["413", "414"]
     return made
-
-
-def _load(app: App) -> None:
-    """Have the tool load all its modules while there is one thread: Python 3.11 can't parse in two at once (gh-106905)."""
-    made = schemathesis.openapi.from_dict(document(app.deployment.registry))
-    for mode in GenerationMode:
-        made.find_operation_by_label("POST /v1/jobs").as_strategy(generation_mode=mode).validate()
 
 
 def operations() -> list[str]:
