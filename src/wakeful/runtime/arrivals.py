@@ -54,7 +54,8 @@ class Arrivals:
 
     def expect(self, timers: Sequence[Timer]) -> int:
         """They are about to be added: a page that sees them before we hear of it leaves them to us. A mark for `added`."""
-        self._queue.expected.update((timer.id, timer.name) for timer in self._near(timers))
+        if near := self._near(timers):
+            self._queue.expected.update((timer.id, timer.name) for timer in near)
         return self._ownership.takes
 
     def on_added(self, timers: Sequence[Timer], mark: int) -> None:
@@ -62,6 +63,8 @@ class Arrivals:
         if self._events.is_heard:
             self._events.timers(timers)
         timers = self._near(timers)
+        if not timers:  # then none was when they were expected
+            return
         expected = self._queue.expected
         # A turn may have seen one on disk before we heard of it, and cleared or changed it; and when a shard came
         # meanwhile, its owner before us may have run one already: then the disk is asked.

@@ -108,7 +108,8 @@ class Inserter:
         self._waiting: deque[InsertRequest] = deque()
         self._sending: Sending | None = None  # the group that is under way
         self._room: deque[asyncio.Future[None]] = deque()  # callers that wait to be let in, first come first
-        self._worker: asyncio.Task[None] | None = None
+        self._worker: asyncio.Task[None] | None = None  # one for all groups, as in the committer
+        self._rest: asyncio.Future[None] | None = None  # what it waits for while there is nothing to do
         # At the first deadline of those that wait, or of one that waited: to set it for each would be felt.
         self._watch: Handle | None = None
         self._watch_at = 0
@@ -128,13 +129,17 @@ class Inserter:
                 await room
         if self._is_stopped:
             raise NotRunning("the node is stopped; nothing was written")
-        asked = InsertRequest(timer, guard, until, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        asked = InsertRequest(timer, guard, until, loop.create_future())
         self._waiting.append(asked)
         if self._watch is None or until < self._watch_at:
             self._watch_until(until)
-        if self._worker is None:
+        if self._rest is not None:
+            rest, self._rest = self._rest, None
+            resolve(rest, None)
+        elif self._worker is None:
             # A context of its own, as in the committer: the first caller's turn must not be seen by all later ones.
-            self._worker = asyncio.get_running_loop().create_task(self._work(), context=Context())
+            self._worker = loop.create_task(self._work(), context=Context())
         return await asked.done
 
     async def add_all(
@@ -162,7 +167,7 @@ class Inserter:
         self._is_stopped = True
         if self._worker is not None:
             self._worker.cancel()
-            self._worker = None
+            self._worker = self._rest = None
         self._end_watch()
         self._fail(self._waiting, NotRunning("the node stopped; whether it was written is unknown"))
         self._waiting.clear()
@@ -196,23 +201,29 @@ class Inserter:
     # groups
 
     async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            while self._waiting:
-                group = self._next_group()
-                if not group:
-                    continue
-                try:
-                    await self._flush(group)
-                except BaseException as error:
-                    gone = NotRunning("the node stopped; whether it was written is unknown")
-                    self._fail(group, error if isinstance(error, WakefulError) else gone)
-                    if not isinstance(error, Exception):
-                        raise
-                finally:
-                    self._sending = None
-                self._let_in()
+            while True:
+                while self._waiting:
+                    await self._bring(self._next_group())
+                self._rest = loop.create_future()
+                await self._rest
         finally:
-            self._worker = None
+            self._worker = self._rest = None
+
+    async def _bring(self, group: list[InsertRequest]) -> None:
+        try:
+            if group:
+                await self._flush(group)
+        except BaseException as error:
+            gone = NotRunning("the node stopped; whether it was written is unknown")
+            self._fail(group, error if isinstance(error, WakefulError) else gone)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._sending = None
+        if self._room:
+            self._let_in()
 
     def _next_group(self) -> list[InsertRequest]:
         """The next that somebody still waits for; of those that want one name the first, with the others as its twins."""

@@ -42,6 +42,8 @@ from wakeful.values.errors import Fenced, StoreDown
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 from wakeful.values.timers import ALARM, Entry, Parked, Timer, TimerKey
 
+_NOWHERE: frozenset[int] = frozenset()
+
 
 @dataclass
 class Disk:
@@ -195,21 +197,19 @@ class MemoryStore:
         self._check()
         if not timers:
             return []
-        if each:
-            check_once(timers)
+        check_once(timers)
         last = None if receipt is None else self.disk.receipts.get(receipt.id)
         if receipt is not None and last is not None and last[0].number >= receipt.number:
             found = self._obstacles(timers, guards if each else {}, guards, now)
             left_out = last[1] if last[0].number == receipt.number else frozenset()
             return still_out([one for one in found if is_other(one, timers)], left_out)
-        check_once(timers)
         obstacles = self._obstacles(timers, range(len(timers)), guards, now)
         if obstacles and not each:
             return obstacles
-        barred = frozenset([one.index for one in obstacles])
+        barred = frozenset([one.index for one in obstacles]) if obstacles else _NOWHERE
         self._add([timer for n, timer in enumerate(timers) if n not in barred] if barred else timers, now)
         if receipt is not None:
-            self.disk.receipts[receipt.id] = (receipt, barred & guards.keys())
+            self.disk.receipts[receipt.id] = (receipt, barred & guards.keys() if barred else _NOWHERE)
         return obstacles
 
     def _obstacles(
@@ -217,8 +217,8 @@ class MemoryStore:
     ) -> list[Obstacle]:
         """What is in the way of the timers at these places, in their order."""
         if not guards:
-            there, keys = self.disk.timers, [(timer.id, timer.name) for timer in timers]
-            return [Obstacle(n, there[keys[n]]) for n in sorted(places) if keys[n] in there]
+            there = self.disk.timers
+            return [Obstacle(n, found) for n in places if (found := there.get((timers[n].id, timers[n].name)))]
         wanted = {timers[n].id for n in guards}
         others: dict[ObjectId, list[Timer]] = {}
         for timer in self.disk.timers.values() if wanted else ():

@@ -26,10 +26,8 @@ def insert(
     guards: Mapping[int, Guard],
     each: bool,
 ) -> list[Obstacle]:
-    """Add them inside a transaction, or nothing when something is in the way, unless each is for itself; and tell what is."""
-    if (
-        not each and not guards
-    ):  # as nearly all are: one statement says whether it came before, and notes that it has now
+    """Add them in a transaction of theirs, or nothing when something is in the way, unless each is for itself; and tell what is."""
+    if not each and not guards:  # as nearly all: one statement says whether it came before, and notes that it has now
         is_taken = _add(db, timers, now, receipt)
         return _all_in_the_way(db, timers, guards, now) if is_taken else []
     last = None if receipt is None else db.execute(SQL["find_receipt"], (receipt.id,)).fetchone()
@@ -59,7 +57,6 @@ def _places(data: bytes | None) -> list[int]:
 
 def _add(db: sqlite3.Connection, timers: Sequence[Timer], now: int, receipt: Receipt | None = None) -> bool:
     """Add them all, or nothing and True when a name is taken. With a receipt, which is kept, nothing that came before."""
-    db.execute("SAVEPOINT inserting")
     try:
         if receipt is not None:
             kept = db.execute(SQL["keep_newer_receipt"], (receipt.id, receipt.number, receipt.expires_at))
@@ -70,14 +67,12 @@ def _add(db: sqlite3.Connection, timers: Sequence[Timer], now: int, receipt: Rec
             statements.make_objects.run(db, [(*timer.id, shard, now, now) for timer, shard in some])
             statements.insert_timers.run(db, [timer_row(timer.id, shard, timer) for timer, shard in some])
     except sqlite3.IntegrityError:
-        db.execute("ROLLBACK TO inserting")
+        db.execute("ROLLBACK")
+        db.execute(SQL["begin"])
         check_once(timers)
         if not any(db.execute(SQL["find_timer"], (*timer.id, timer.name)).fetchone() for timer in timers):
             raise
         return True
-    finally:
-        if db.in_transaction:
-            db.execute("RELEASE inserting")
     return False
 
 

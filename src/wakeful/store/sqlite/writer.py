@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from wakeful.store.sqlite.owner import Place, check_file
 from wakeful.store.sqlite.statements import SQL
@@ -189,37 +189,35 @@ class SqliteWriter:
     async def _in_thread(self, job: Callable[[], T]) -> T:
         """Run it in the writer thread, and stay until it is done even when cancelled: the connection is not free before."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+        ended: asyncio.Future[None] = loop.create_future()
+        outcome: list[tuple[T, None] | tuple[None, BaseException]] = []
 
         def run() -> None:
             try:
-                answer = partial(_settle, future, job(), None)
+                outcome.append((job(), None))
             except BaseException as error:
-                answer = partial(_settle, future, None, error)
+                outcome.append((None, error))
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(answer)
+                loop.call_soon_threadsafe(tell)
+
+        def tell() -> None:
+            if not ended.done():
+                ended.set_result(None)
 
         self._jobs.put(run)
         cancelled: asyncio.CancelledError | None = None
-        while not future.done():
+        while not outcome:  # a shield would do, at the price of another future for every commit
             try:
-                await asyncio.shield(future)
+                await ended
             except asyncio.CancelledError as error:
-                cancelled = error
-            except BaseException:
-                break
+                cancelled, ended = error, loop.create_future()
         if cancelled is not None:
-            future.exception()
             raise cancelled
-        return future.result()
+        result, failure = outcome[0]
+        if failure is not None:
+            raise failure
+        return cast("T", result)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
-
-
-def _settle(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
