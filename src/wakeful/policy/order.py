@@ -5,6 +5,7 @@ from zlib import crc32
 EPOCH_MS = 1_577_836_800_000  # 2020-01-01
 COUNT_BITS, TAG_BITS = 12, 9
 INSERTED = 1 << 62  # what an owner gives is below
+_COUNT = (1 << COUNT_BITS) - 1
 
 
 class Order:
@@ -19,6 +20,5 @@ class Order:
 
     def next(self, now: int) -> int:
         # One number: a count that overflows borrows from the next millisecond, and a clock set back is passed over.
-        self._last = max(self._last + 1, (now - EPOCH_MS) << COUNT_BITS)
-        ms, count = self._last >> COUNT_BITS, self._last & ((1 << COUNT_BITS) - 1)
-        return INSERTED | ms << (COUNT_BITS + TAG_BITS) | self._tag | count
+        self._last = last = max(self._last + 1, (now - EPOCH_MS) << COUNT_BITS)
+        return INSERTED | (last & ~_COUNT) << TAG_BITS | self._tag | last & _COUNT

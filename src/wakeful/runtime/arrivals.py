@@ -43,6 +43,7 @@ class Arrivals:
         self, env: Env, queue: TimerQueue, events: Events, ownership: ShardHistory, dispatcher: DiskReader
     ) -> None:
         self._env = env
+        self._reach_ms = env.limits.near_horizon_ms + FAR_MS
         self._queue = queue
         self._events = events
         self._ownership = ownership
@@ -103,7 +104,7 @@ class Arrivals:
 
     def _near(self, timers: Sequence[Timer]) -> list[Timer]:
         """Those that memory may hold before the next page is read: a hundred thousand for next year are nobody's concern."""
-        until = self._env.clock.now() + self._env.limits.near_horizon_ms + FAR_MS
+        until = self._env.clock.now() + self._reach_ms
         return [timer for timer in timers if timer.due_at <= until]
 
     def _place(self, timers: Sequence[Timer]) -> None:

@@ -230,8 +230,9 @@ class Inserter:
         group: list[InsertRequest] = []
         guarded: dict[tuple[ObjectId, str], InsertRequest] = {}
         size = 0
-        while self._waiting and len(group) < GROUP_MAX and size <= GROUP_BYTES_MAX:
-            asked = self._waiting.popleft()
+        waiting = self._waiting
+        while waiting and len(group) < GROUP_MAX and size <= GROUP_BYTES_MAX:
+            asked = waiting.popleft()
             if asked.done.done():
                 continue
             if asked.guard is not None:
@@ -240,7 +241,7 @@ class Inserter:
                     first.twins = [*(first.twins or ()), asked]
                     continue
             group.append(asked)
-            if self._waiting:
+            if waiting:
                 size += len(asked.timer.payload or b"")
         return group
 
@@ -262,8 +263,10 @@ class Inserter:
 
     async def _insert_group(self, group: list[InsertRequest], waiting: Sequence[InsertRequest] = ()) -> list[Obstacle]:
         """Send them; `waiting` are all whose deadlines pass meanwhile, if there are others."""
-        self._lane = self._lane or self._new_lane()
-        self._sending = sending = Sending(self._lane.next(self._clock.now()), waiting or group)
+        lane = self._lane
+        if lane is None:
+            lane = self._lane = self._new_lane()
+        self._sending = sending = Sending(lane.next(self._clock.now()), waiting or group)
         guards = {n: asked.guard for n, asked in enumerate(group) if asked.guard is not None}
         obstacles = await self._insert(
             [asked.timer for asked in group],

@@ -472,9 +472,10 @@ class MemoryStore:
         return None
 
     def _add(self, timers: Sequence[Timer], now: int) -> None:
+        objects, there = self.disk.objects, self.disk.timers
         for timer in timers:
-            self.disk.objects.setdefault(timer.id, (now, now))
-            self.disk.timers.setdefault((timer.id, timer.name), timer)
+            objects.setdefault(timer.id, (now, now))
+            there.setdefault((timer.id, timer.name), timer)
 
     def _write(self, id: ObjectId, commit: Commit) -> None:
         rows = self.disk.rows.setdefault(id, {})
