@@ -38,6 +38,12 @@ class Greeter(DurableObject):
         await self.storage.put("count", count)
         return f"{GREETING} {count}"
 
+    async def ask(self, seconds: float):
+        return await app.get(Greeter, "other").wait(str(seconds))
+
+    async def wait(self, seconds: float):
+        return seconds
+
     async def later(self, after_ms, ok=True):
         await self.storage.put("ok", ok)
         await self.storage.set_alarm(timedelta(milliseconds=after_ms))
@@ -207,6 +213,8 @@ def test_dev_reloads_on_change_and_keeps_the_data(shell: Shell) -> None:
     with urllib.request.urlopen(f"http://{address}/readyz", timeout=LONG_S) as answer:
         assert answer.status == 200
     assert shell.json("show", "Greeter", "seed")["storage"] == {"count": 1}  # on_start ran thrice, its seed once
+    wrong = shell.run("call", "Greeter", "bob", "ask", "1.5", code=2)
+    assert "Greeter.wait: argument 'seconds': expected float, got str '1.5'" in wrong.stderr
     shell.run("call", "Greeter", "bob", "later", "20")
     shell.wait_for_log("ran       Greeter/bob alarm")
     shell.run("call", "Greeter", "bob", "later", "20", "false")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -281,6 +282,7 @@ def child(
     from wakeful.cli.app_loader import LoadError, load, load_worker, own_files
     from wakeful.cli.program import HUSHED, serve
     from wakeful.cli.web import ADDRESS, wish_of
+    from wakeful.operations.type_check import check_call
     from wakeful.views.timer_names import own_classes
 
     sys.argv = [f"wakeful dev {'--workers ' * workers}{target}"]  # what the store tells others about its owner
@@ -307,7 +309,17 @@ def child(
 
     wish = wish_of(http, default=http_again or ADDRESS)
     with terminal_log.observing(loaded.app, say, log_form, telemetry, hushed=HUSHED):
-        serve(loaded, url, say, paranoid=paranoid, is_dev=True, ready=ready, lifeline=lifeline, http=wish)
+        serve(
+            loaded,
+            url,
+            say,
+            paranoid=paranoid,
+            is_dev=True,
+            check_call=None if workers else check_call,  # Cloudflare's runtime looks at no annotation either
+            ready=ready,
+            lifeline=lifeline,
+            http=wish,
+        )
     return 0
 
 
@@ -360,6 +372,7 @@ def _method(node: "Node") -> tuple[str, str]:
 def _sample_arguments(cls: type, method: str) -> list[str]:
     """Something of the right kind for each parameter that has no default."""
     samples: dict[Any, str] = {int: "1", float: "1.5", bool: "true", str: "hello", dict: "'{}'", list: "'[]'"}
+    samples |= {datetime: "2030-01-01T09:00:00Z", timedelta: "5m"}
     parameters = list(inspect.signature(getattr(cls, method)).parameters.values())[1:]
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [

@@ -24,6 +24,7 @@ from wakeful.values.timers import Entry
 from wakeful.views.timer_names import name_words, schedule_named
 
 if TYPE_CHECKING:
+    from wakeful.runtime.env import CheckCall
     from wakeful.runtime.node import Node
 
 
@@ -112,6 +113,7 @@ def serve(
     *,
     paranoid: bool = False,
     is_dev: bool = False,
+    check_call: "CheckCall | None" = None,
     ready: Ready | None = None,
     lifeline: int | None = None,
     joined: Mapping[str, Any] = MappingProxyType({}),
@@ -119,7 +121,8 @@ def serve(
 ) -> None:
     """Run the program until a signal, or until whoever holds the other end of `lifeline` is gone.
 
-    `joined` are the options of `App.run` that make it a node among others; `http` is where it serves its dashboard.
+    `joined` are the options of `App.run` that make it a node among others; `http` is where it serves its dashboard;
+    `check_call` looks at the arguments of calls within the program.
     """
     stop = StopSignal(say, signals=(signal.SIGTERM,) if lifeline is not None else (signal.SIGTERM, signal.SIGINT))
 
@@ -141,6 +144,8 @@ def serve(
                 )
             if stop.is_asked:
                 return
+            for home in node.all_homes:
+                home.check_call = check_call
             await stack.enter_async_context(sampling(program.app.deployment))
             await stack.enter_async_context(_beside(program, say))
             seen = await stack.enter_async_context(web(program.app, node, http, say))

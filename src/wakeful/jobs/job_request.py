@@ -52,6 +52,8 @@ def ask(
     target, method, known = _target(node, spec.method, turn)
     what = f"job {target.cls}/{target.key}.{method}"
     _check_arguments(known.cls, method, spec.args, spec.kwargs)
+    if node.check_call is not None:
+        node.check_call(known, method, spec.args, spec.kwargs)
     now = node.clock.now()
     at, after, due_at = _when(spec.at, spec.after, now, what)
     key = None if spec.key is None else check_job_key(spec.key)

@@ -149,7 +149,7 @@ class Signature:
         """Arguments as the method takes them; `BadValue` names the one that is wrong, missing or too much."""
         if not kwargs and not self._needs_names and self.is_plain and self._least <= len(args) <= len(self.by_place):
             return tuple(args), {}
-        self._check_count(args, kwargs)
+        self.check_count(args, kwargs)
         placed = [
             self._one(self.by_place[at] if at < len(self.by_place) else self.rest, at, value)
             for at, value in enumerate(args)
@@ -164,7 +164,7 @@ class Signature:
 
     def read_texts(self, texts: Sequence[str]) -> list[Any]:
         """Arguments of a command line: each as JSON where that fits, else as the text that it is."""
-        self._check_count(texts, {})
+        self.check_count(texts, {})
         places = [*self.by_place[: len(texts)], *[self.rest] * (len(texts) - len(self.by_place))]
         return [self._of_text(known, at, text) for at, (known, text) in enumerate(zip(places, texts, strict=True))]
 
@@ -180,7 +180,8 @@ class Signature:
                 return self._one(known, place, text)
             raise error
 
-    def _check_count(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def check_count(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """`BadValue` names what is missing, unknown or too much."""
         if len(args) + len(kwargs) > ARGUMENTS_MAX:
             raise BadValue(
                 f"{self.what}: {len(args) + len(kwargs)} arguments, {ARGUMENTS_MAX} at most; "
@@ -300,13 +301,13 @@ def is_known(hint: Any) -> bool:
     return components is not None
 
 
-def _is_model(kind: Any) -> bool:
+def is_model(kind: Any) -> bool:
     """A model of pydantic's, known by what it can do: Wakeful itself does without it."""
     return isinstance(kind, type) and hasattr(kind, "model_validate") and hasattr(kind, "model_dump")
 
 
 def _has_model(hint: Any) -> bool:
-    return _is_model(hint) or any(map(_has_model, get_args(hint)))
+    return is_model(hint) or any(map(_has_model, get_args(hint)))
 
 
 def _model_converter(hint: Any) -> Convert | None:
@@ -333,11 +334,11 @@ def _model_converter(hint: Any) -> Convert | None:
 
 
 def _refuse(kind: Any, value: Any) -> Any:
-    raise ValueError if _is_model(kind) else NotImplementedError
+    raise ValueError if is_model(kind) else NotImplementedError
 
 
 def _validate(kind: Any, value: Any) -> Any:
-    if not _is_model(kind):
+    if not is_model(kind):
         raise NotImplementedError
     try:
         return kind.model_validate(value)
@@ -350,7 +351,7 @@ def _validate(kind: Any, value: Any) -> Any:
 
 
 def _dump(value: Any) -> Any:
-    if _is_model(type(value)):
+    if is_model(type(value)):
         return value.model_dump()
     if type(value) in (list, tuple):
         return type(value)(map(_dump, value))

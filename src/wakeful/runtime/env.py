@@ -5,11 +5,11 @@ there is one. Only the few that are one thing with the node hold the node itself
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from wakeful.policy.limits import Limits
-from wakeful.runtime.registry import Registry
+from wakeful.runtime.registry import ObjectClass, Registry
 from wakeful.store.protocol import NodeRow, Store
 from wakeful.values.commits import Remembered
 from wakeful.values.errors import Unavailable
@@ -21,10 +21,19 @@ from wakeful.values.trace import Tracer
 T = TypeVar("T")
 
 
+class CheckCall(Protocol):
+    """Raises when a method can't be called so (see operations/type_check.py)."""
+
+    def __call__(
+        self, known: ObjectClass, method: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, has_run: bool = False
+    ) -> None: ...
+
+
 class Env:
     """Name, clock, dice, limits, store, classes, measures, and which shards are its own."""
 
     tracer: Tracer | None = None  # set by whoever wants spans
+    check_call: CheckCall | None = None  # set by whoever wants arguments looked at, also within the program
     loop: asyncio.AbstractEventLoop | None = None  # on which it runs, and all its callers must
     state = "new"  # new → up ⇄ down → stopping → stopped
 

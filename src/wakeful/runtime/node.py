@@ -313,6 +313,8 @@ class Node(NodeRuntime):
         known = self.registry.any(target.cls) if method in self.quiet_operations else self.registry.by_name(target.cls)
         if method not in known.methods and method not in self.operations and method not in self.rewrites:
             known.check_method(method)
+        if self.check_call is not None and method in known.methods:
+            self.check_call(known, method, args, kwargs)
         deadline_at = self.clock.now() + (deadline_ms or self.limits.call_deadline_ms)
         caller = CURRENT.get()
         if caller is not None and caller.is_over:

@@ -111,6 +111,8 @@ class Schedules:
         kwargs = options.pop("kwargs", None) or {}
         is_named = name is not None and options.pop("is_named", True)  # False: a client made the name up
         check_arguments(inspect.getattr_static(self._activation.known.cls, method), args, kwargs)
+        if self._activation.node.check_call is not None:
+            self._activation.node.check_call(self._activation.known, method, args, kwargs, has_run=True)
         parsed = self._parse(asked, method, args, kwargs, options)
         limit = self._activation.node.limits.arguments_bytes
         for what, data in (("arguments", parsed.args), ("metadata", parsed.metadata)):
