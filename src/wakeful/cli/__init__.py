@@ -27,6 +27,7 @@ _THEMES = {
         "run": ("run_command", "Run a program until it is told to stop."),
         "config": ("config", "Say with which options a program would run, and where each came from."),
         "call": ("call", "Call a method of an object."),
+        "stubs": ("stubs", "Write what type checkers are to know of the objects of a blocking client."),
     },
     "Look (nothing of it wakes an object)": {
         "ls": ("ls", "List objects."),

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from wakeful.cli.exit_codes import is_plain, json_text, one_line, one_screen
+from wakeful.cli.exit_codes import CommandError, is_plain, json_text, one_line, one_screen
 from wakeful.values.times import LATEST_MS, to_datetime
 from wakeful.views.plain import iso as iso
 from wakeful.views.plain import length as length
@@ -69,6 +70,24 @@ def put_line(text: str = "", style: str = "") -> None:
     from rich.text import Text
 
     console().print(Text(one_screen(text), style=style), soft_wrap=True)
+
+
+def put_text(text: str, output: Path | None, name: str, done: str, *, code: str, as_json: bool) -> None:
+    """What was made: in its file, or on stdout, where a program finds it under that name."""
+    if output is None:
+        if as_json:
+            put_json({name: text})
+        else:
+            print(text, end="", flush=True)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{output} can't be written: {error.strerror}", code=code) from None
+    if as_json:
+        put_json({"output": str(output), "bytes": len(text.encode())})
+    else:
+        put_line(done, "green")
 
 
 def clock_time(ms: int) -> str:

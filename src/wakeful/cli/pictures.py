@@ -29,22 +29,9 @@ def chart(target: str, output: Path | None, as_json: bool) -> None:
 
 def put_picture(svg: str, output: Path | None, *, as_json: bool) -> None:
     """The picture in its file, or on stdout."""
-    from wakeful.cli.output import put_json, put_line
+    from wakeful.cli.output import put_text
 
-    if output is None:
-        if as_json:
-            put_json({"svg": svg})
-        else:
-            print(svg, end="", flush=True)
-        return
-    try:
-        output.write_text(svg, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{output} can't be written: {error.strerror}", code="picture.file") from None
-    if as_json:
-        put_json({"output": str(output), "bytes": len(svg.encode())})
-    else:
-        put_line(f"drawn in {output}", "green")
+    put_text(svg, output, "svg", f"drawn in {output}", code="picture.file", as_json=as_json)
 
 
 async def show_chart(cls: str, key: str, output: Path | None, target: str | None, url: str, *, as_json: bool) -> None:

@@ -9,13 +9,14 @@ import ssl
 import weakref
 from collections.abc import Container, Iterator
 from datetime import datetime
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypedDict, TypeVar, Unpack, cast, overload
 
 from wakeful.client.jobs import ClientJobs
 from wakeful.client.looks import Looks, Row, object_path
 from wakeful.client.loop_thread import Blocked, Blocking, LoopThread
 from wakeful.client.schedules import ClientSchedules
 from wakeful.client.wire import HttpWire, check_extra, segment
+from wakeful.jobs.signatures import ScheduleJobBlocking
 from wakeful.machines.snapshot import Snapshot
 from wakeful.runtime.calls import make_stub
 from wakeful.runtime.registry import ObjectClass, looked_at, name_of
@@ -208,7 +209,7 @@ def _check_length(length: Duration, what: str) -> int:
 class SyncJobs(Blocking):
     """`ClientJobs`, blocking."""
 
-    schedule = Blocked(ClientJobs.schedule)
+    schedule: ScheduleJobBlocking = cast("Any", Blocked(cast("Any", ClientJobs.schedule)))
     schedule_many = Blocked(ClientJobs.schedule_many)
     batch = Blocked(ClientJobs.batch)
     get = Blocked(ClientJobs.get)

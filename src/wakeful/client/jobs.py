@@ -3,14 +3,15 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from wakeful.client.looks import Looks
 from wakeful.client.wire import segment
 from wakeful.jobs.ids import parse_id
-from wakeful.jobs.job import Batch, Job, JobSpec, Page
+from wakeful.jobs.job import Batch, Job, JobSpec, Page, R
+from wakeful.jobs.signatures import type_schedule
 from wakeful.policy.retry import RetryPolicy
 from wakeful.runtime.calls import Method
 from wakeful.runtime.registry import name_of
@@ -31,6 +32,7 @@ class ClientJobs:
         self._client = client
         self._new_key = new_key
 
+    @type_schedule
     async def schedule(
         self,
         method: Any,
@@ -107,7 +109,7 @@ class ClientJobs:
         found = await self._client._do("POST", f"{_path(id)}/cancel", is_repeatable=False)
         return bool(found["cancelled"])
 
-    async def wait(self, id: str | Job, timeout: Duration | None = None) -> Any:
+    async def wait(self, id: str | Job[R], timeout: Duration | None = None) -> R:
         """The result, once the job is done; `JobFailed`, `JobCancelled`, or `DeadlineExceeded` after the timeout."""
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + duration_ms(timeout, what="timeout") / 1000
@@ -123,7 +125,7 @@ class ClientJobs:
                     is_repeatable=True,
                     has_types=True,
                 )
-                return job["result"]
+                return cast("R", job["result"])
             except DeadlineExceeded:
                 if until is not None and loop.time() >= until:
                     raise

@@ -2,14 +2,21 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack, cast
 
 from wakeful.client.jobs import waits
 from wakeful.client.looks import Looks, object_path
 from wakeful.client.wire import segment
 from wakeful.runtime.calls import Method
 from wakeful.schedules.handlers import method_name
-from wakeful.schedules.options import check_schedule_name, parse_spec_options, plain_spec
+from wakeful.schedules.options import (
+    AddOptions,
+    Handler,
+    ScheduleOptions,
+    check_schedule_name,
+    parse_spec_options,
+    plain_spec,
+)
 from wakeful.schedules.records import Found, Names, Runs, Schedule, Times
 from wakeful.specs.build import BUILD_OPTIONS
 from wakeful.values.errors import BadHandler, BadOption
@@ -30,10 +37,13 @@ class ClientSchedules:
         self._new_key = new_key
         self._path = f"{object_path(target.cls, target.key)}/schedules"
 
-    async def add(self, /, spec: Any, handler: Any, *args: Any, name: str | None = None, **options: Any) -> Schedule:
+    async def add(
+        self, /, spec: Any, handler: Handler, *args: Any, name: str | None = None, **options: Unpack[AddOptions]
+    ) -> Schedule:
         """Have a method of the object run at the times of the spec, with these arguments; `kwargs={…}` for named ones."""
-        method, kwargs = self._method_name(handler), options.pop("kwargs", None) or {}
-        body = self._spec_body(spec, options) | {"handler": method, "args": list(args), "kwargs": kwargs}
+        given = cast("dict[str, Any]", options)
+        method, kwargs = self._method_name(handler), given.pop("kwargs", None) or {}
+        body = self._spec_body(spec, given) | {"handler": method, "args": list(args), "kwargs": kwargs}
         if name is None:
             name = f"{method}-{self._new_key()}"
             body["is_named"] = False
@@ -91,12 +101,13 @@ class ClientSchedules:
             is_any = is_any or bool(found["cancelled"])
         return is_any
 
-    async def reschedule(self, /, name: str, spec: Any, **options: Any) -> Schedule:
+    async def reschedule(self, /, name: str, spec: Any, **options: Unpack[ScheduleOptions]) -> Schedule:
         """Give it another spec, as a new version; everything else stays, but for options named here."""
-        parse_spec_options(spec, dict(options))
-        asked = plain_spec(spec, options)  # the object knows what it had, and so what stays
-        own = {one: None for one in BUILD_OPTIONS if one in options and options[one] is None}
-        body = self._body(asked.text, options) | own
+        given = cast("dict[str, Any]", options)
+        parse_spec_options(spec, dict(given))
+        asked = plain_spec(spec, given)  # the object knows what it had, and so what stays
+        own = {one: None for one in BUILD_OPTIONS if one in given and given[one] is None}
+        body = self._body(asked.text, given) | own
         return self._schedule_in(await self._client._do("POST", f"{self._of(name)}/reschedule", body, has_types=True))
 
     async def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Times:

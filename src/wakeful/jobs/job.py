@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from msgspec import Struct, field
 
@@ -13,12 +13,21 @@ from wakeful.values.ids import ObjectId
 from wakeful.values.timers import HandlerAnswer
 from wakeful.values.times import Duration, duration_ms
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    R = TypeVar("R", default=Any)
+else:
+    from typing import TypeVar
+
+    R = TypeVar("R")  # what the method returns, for `wait`; without it, anything
+
 State = Literal["scheduled", "waiting", "running", "done", "failed", "cancelled"]
 STATES: tuple[State, ...] = ("scheduled", "waiting", "running", "done", "failed", "cancelled")
 ENDED = frozenset({"done", "failed", "cancelled"})
 
 
-class Job(Struct, frozen=True):
+class Job(Struct, Generic[R], frozen=True):
     """One call that is owed, as it stood when it was looked at.
 
     >>> from wakeful import App, DurableObject

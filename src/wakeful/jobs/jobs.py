@@ -5,13 +5,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from wakeful.jobs import job_owner, queries
 from wakeful.jobs.ids import job_id, parse_id
-from wakeful.jobs.job import ENDED, Batch, Job, JobSpec, Page
+from wakeful.jobs.job import ENDED, Batch, Job, JobSpec, Page, R
 from wakeful.jobs.node_jobs import feature_of
 from wakeful.jobs.queries import JobFilter
+from wakeful.jobs.signatures import type_schedule
 from wakeful.jobs.submission import Scheduling, sent_by_turn, unsend
 from wakeful.policy.limits import check_count
 from wakeful.runtime.calls import check_loop, resolve, within
@@ -58,6 +59,7 @@ class Jobs:
         self._home = None if isinstance(home, Context) else home
         self._activation = runtime_of(home) if isinstance(home, Context) else None
 
+    @type_schedule
     async def schedule(
         self,
         method: Any,
@@ -172,7 +174,7 @@ class Jobs:
             return (await job_owner.redrive(feature_of(node), turn, name)).job
         return await node.send(target, "jobs.redrive", (name,), {})  # type: ignore[no-any-return]
 
-    async def wait(self, id: str | Job, timeout: Duration | None = None) -> Any:
+    async def wait(self, id: str | Job[R], timeout: Duration | None = None) -> R:
         """The result, once the job is done; `JobFailed`, `JobCancelled`, or `DeadlineExceeded` after the timeout.
 
         A result is kept for a day (the limit `job_keep_ms`): past that it is `UnknownJob [job.expired]`, not None.
@@ -196,7 +198,7 @@ class Jobs:
                 if job.state in ENDED:
                     # Of one that returned None nothing else may be kept from the beginning.
                     is_kept = there.kept is not None or there.ended_at + node.limits.job_keep_ms > now
-                    return _result(job, is_kept=is_kept)
+                    return cast("R", _result(job, is_kept=is_kept))
                 if until is not None and now >= until:
                     raise DeadlineExceeded(f"job {job.id} is still {job.state}", code="job.wait")
                 look_at = now + pause if until is None else min(now + pause, until)

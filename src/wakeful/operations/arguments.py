@@ -105,7 +105,7 @@ class Signature:
         """`has_run` leaves out the parameter that a schedule fills with its run."""
         self.what = f"{owner}.{name}"
         function = getattr(function, "__func__", function)
-        hints = _hints(function)
+        hints = resolve_hints(function)
         parameters = list(inspect.signature(function).parameters.values())[1:]
         left_out = _run_of(parameters, hints) if has_run else None
         parameters = [one for one in parameters if one is not left_out]
@@ -376,7 +376,7 @@ def _length_or(value: Any, rest: Any) -> Any:
         return _length(value)
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def resolve_hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The annotations that can be resolved, each by itself: one that can't must not hide the others."""
     try:
         return get_type_hints(function, include_extras=True)

@@ -1,12 +1,13 @@
 """Layer 3. What is a call, and what does a caller hold in hand?"""
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from hashlib import blake2b
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from uuid import UUID
 
 from wakeful.runtime.env import Env
@@ -213,6 +214,9 @@ class Stub:
             self._known.check_method(name)
         return Method(self, name)
 
+    def __dir__(self) -> list[str]:
+        return sorted(self._known.methods)
+
     def __repr__(self) -> str:
         return f"<{self._target}>"
 
@@ -235,6 +239,27 @@ class Method:
         return stub._router.send(
             stub._target, self.name, args, kwargs, deadline_ms=stub._deadline_ms, request_key=stub._request_key
         )
+
+    # For whoever asks at a prompt, as `help`, `inspect.signature` and editors do.
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        return inspect.getdoc(self._function())
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        signature = inspect.signature(self._function())
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def _function(self) -> Callable[..., Any]:
+        function = inspect.getattr_static(self._stub._known.cls, self.name, None)
+        if not callable(function):  # of a client that knows the class by its name alone
+            raise AttributeError(self.name)
+        return cast("Callable[..., Any]", function)
 
     def __repr__(self) -> str:
         return f"<{self._stub._target}.{self.name}>"

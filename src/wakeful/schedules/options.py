@@ -1,21 +1,21 @@
 """Layer 4. What may be said about a schedule when it is made, and is it sense?"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from wakeful.policy.plan import WINDOW_MS, Policy, Version, check_policy, spec_of
+from wakeful.policy.plan import WINDOW_MS, Overlap, Policy, Version, check_policy, spec_of
 from wakeful.policy.retry import Retry, RetryPolicy
 from wakeful.runtime.object_runtime import NodeRuntime
 from wakeful.runtime.turn import Turn
-from wakeful.schedules.records import Options
+from wakeful.schedules.records import Options, Schedule
 from wakeful.specs.build import BUILD_OPTIONS, build, rebuild, to_spec
-from wakeful.specs.spec import Spec
-from wakeful.specs.zones import zone_of
+from wakeful.specs.spec import CatchUp, Spec
+from wakeful.specs.zones import Fold, Gap, zone_of
 from wakeful.values.codec import encode
 from wakeful.values.errors import BadName, BadOption, NotRunning
 from wakeful.values.ids import why_no_name
-from wakeful.values.times import duration_ms, from_datetime
+from wakeful.values.times import Duration, duration_ms, from_datetime
 
 if TYPE_CHECKING:
     from wakeful.schedules.tenants import Quotas
@@ -25,10 +25,40 @@ TAGS_MAX = 32
 PRIORITY_MAX = 1_000
 RUNS_MAX = 1_000_000_000_000  # more than any will ever have, and a number that every row can hold
 
-_OPTIONS = (
-    *BUILD_OPTIONS, "catch_up", "catch_up_window", "max_catch_up", "grace", "overlap", "parallel",
-    "retry", "start_at", "end_at", "max_runs", "tags", "metadata", "priority", "depends_on", "on_missed",
-)  # fmt: skip
+Handler = Callable[..., Awaitable[Any]] | str  # of the object, or its name
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """What may be said beside the spec."""
+
+    zone: str | None
+    gap: Gap | None
+    fold: Fold | None
+    jitter: Duration | None
+    catch_up: CatchUp
+    catch_up_window: Duration
+    max_catch_up: int
+    grace: Duration
+    overlap: Overlap
+    parallel: int
+    retry: RetryPolicy | None
+    start_at: datetime | None
+    end_at: datetime | None
+    max_runs: int | None
+    tags: Sequence[str]
+    metadata: Any
+    priority: int
+    depends_on: Sequence[str | Schedule]
+    on_missed: Handler | None
+
+
+class AddOptions(ScheduleOptions, total=False):
+    """The same, and the named arguments of the method."""
+
+    kwargs: Mapping[str, Any] | None
+
+
+_OPTIONS = tuple(ScheduleOptions.__annotations__)
 
 _DEFAULTS = Policy()
 # Options that are parts of the policy, and what they are called there.

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Awaitable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Unpack, cast, get_args
 
 from msgspec.structs import replace
 
@@ -15,6 +15,9 @@ from wakeful.schedules.declarations import check_dependencies
 from wakeful.schedules.handlers import check_arguments, check_missed, handler_name
 from wakeful.schedules.options import (
     POLICY_FIELDS,
+    AddOptions,
+    Handler,
+    ScheduleOptions,
     check_schedule_name,
     feature_of,
     parse_another_spec,
@@ -97,23 +100,25 @@ class Schedules:
         """`schedules.every.monday.at("9am")(self.report)`: the fluent form, which adds to this object."""
         return Every(self.add)
 
-    async def add(self, spec: Any, handler: Any, *args: Any, name: str | None = None, **options: Any) -> Schedule:
+    async def add(
+        self, spec: Any, handler: Handler, *args: Any, name: str | None = None, **options: Unpack[AddOptions]
+    ) -> Schedule:
         """Have a method of the object run at the times of the spec, with these arguments; `kwargs={…}` for named ones.
 
         The spec is a datetime, a timedelta or number of seconds from now, cron text, a phrase, or a spec. A name that
         exists with the same spec keeps its next occurrence and takes the options; with another spec it gets a new version.
         Without a name it goes when it is done.
         """
-        turn = self._writing_turn()
+        turn, given = self._writing_turn(), cast("dict[str, Any]", options)
         await breathe(turn)
-        asked = parse_spec_options(spec, options)
+        asked = parse_spec_options(spec, given)
         method = handler_name(self._activation, handler)
-        kwargs = options.pop("kwargs", None) or {}
-        is_named = name is not None and options.pop("is_named", True)  # False: a client made the name up
+        kwargs = given.pop("kwargs", None) or {}
+        is_named = name is not None and given.pop("is_named", True)  # False: a client made the name up
         check_arguments(inspect.getattr_static(self._activation.known.cls, method), args, kwargs)
         if self._activation.node.check_call is not None:
             self._activation.node.check_call(self._activation.known, method, args, kwargs, has_run=True)
-        parsed = self._parse(asked, method, args, kwargs, options)
+        parsed = self._parse(asked, method, args, kwargs, given)
         limit = self._activation.node.limits.arguments_bytes
         for what, data in (("arguments", parsed.args), ("metadata", parsed.metadata)):
             if data is not None and len(data) > limit:
@@ -209,17 +214,17 @@ class Schedules:
             await forget(book, turn, each, record)
         return bool(records)
 
-    async def reschedule(self, name: str, spec: Any, **options: Any) -> Schedule:
+    async def reschedule(self, name: str, spec: Any, **options: Unpack[ScheduleOptions]) -> Schedule:
         """Give it another spec, as a new version; everything else stays, but for options named here.
 
         A delay counts from now, also when it is the same as before, and whether it is still to come or done.
         """
-        turn = self._writing_turn()
+        turn, given = self._writing_turn(), cast("dict[str, Any]", options)
         record = await self._living(turn, name)
-        asked = parse_another_spec(spec, options, record.versions)
+        asked = parse_another_spec(spec, given, record.versions)
         kept = record.options
-        if options:
-            kept = _with(kept, self._parse(asked, kept.handler, (), {}, options), options)
+        if given:
+            kept = _with(kept, self._parse(asked, kept.handler, (), {}, given), given)
         is_delay = isinstance(asked.spec if isinstance(asked, Spread) else asked, After)
         known = {"is_declared": record.is_declared, "is_named": record.is_named}
         record = await upsert(turn, name, asked, kept, is_afresh=is_delay, **known)
