@@ -1,8 +1,10 @@
 """Layer 5. The program's classes, and a node to run them: where everything is put together."""
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from wakeful.deployment import Deployment
@@ -89,6 +91,7 @@ class App:
             read_keys(keys)  # what is wrong with them is said here
         check_places(stores or {})
         limits = limits or Limits()
+        self._session: tuple[asyncio.AbstractEventLoop, str, AsyncExitStack] | None = None  # of `start`
         self._machines = MachineFeature()
         self._schedules = ScheduleFeature(default_zone=default_zone, quotas=quotas)
         self.deployment = Deployment(
@@ -127,7 +130,9 @@ class App:
                 self._schedules.declarations.check(found)
                 if issubclass(found, Machine):
                     self._machines.bind(name or found.__name__, found)
-            self.deployment.registry.add(found, name)
+            known = self.deployment.registry.add(found, name)
+            for home in self.deployment.node.all_homes if self.deployment.node is not None else ():
+                home.hibernation.retire(known.name)  # it may be there in an older version: see the registry
             return found
 
         return register if cls is None else register(cls)
@@ -170,7 +175,7 @@ class App:
     @property
     def every(self) -> Every[Any]:
         """`@app.every.day.at("18:00")` on a plain `async def` function: it runs once per occurrence in the deployment."""
-        return Every(self._schedules.functions.add)
+        return Every(partial(self._schedules.add_function, node=self.deployment.node))
 
     @overload
     def schedules(self, cls: type, key: str) -> ObjectSchedules: ...
@@ -249,6 +254,35 @@ class App:
         async with running(self.deployment, url, joining, paranoid=paranoid) as node:
             yield node
 
+    async def start(self, url: str | Store = "sqlite:wakeful.db", **options: Any) -> Node:
+        """`run` without a block, for a notebook or a prompt: until `stop()`. Options are those of `run`.
+
+        What was started before, by this app or on this store, is stopped first: a cell can be run again.
+        """
+        where = url if isinstance(url, str) else url.url
+        for app in {id(app): app for app in (self, _started.get(where)) if app is not None}.values():
+            await app.stop()
+        session = AsyncExitStack()
+        node = await session.enter_async_context(self.run(url, **options))
+        self._session = (asyncio.get_running_loop(), where, session)
+        _started[where] = self
+        return node
+
+    async def stop(self) -> None:
+        """End what `start` began; nothing when it has ended. Running turns finish, what is owed stays on disk."""
+        if self._session is None:
+            return
+        loop, where, session = self._session
+        if loop is not asyncio.get_running_loop():
+            raise NotRunning(
+                "the app was started in another event loop; stop it there, or use `async with app.run(…)` in a script",
+                code="app.loop",
+            )
+        self._session = None
+        if _started.get(where) is self:
+            del _started[where]
+        await session.aclose()
+
     @asynccontextmanager
     async def connect(
         self, url: str | Store, *, cluster: str = "", secret: str | None = None, tls: Tls | None = None
@@ -299,6 +333,9 @@ class App:
         from wakeful.testing.world import World
 
         return World(self, **options)
+
+
+_started: dict[str, App] = {}  # by `start`, and where
 
 
 def _server() -> Any:

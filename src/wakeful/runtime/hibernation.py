@@ -36,6 +36,7 @@ class Hibernation(Generic[S]):
         self._idle_ms = idle_ms
         self._at_once = at_once
         self._alarm: Handle | None = None
+        self._retired: set[ObjectId] = set()  # busy ones that sleep as soon as they can
         self.slept = 0
 
     def stop(self) -> None:
@@ -48,7 +49,7 @@ class Hibernation(Generic[S]):
         awake = self._awake
         if awake.get(activation.id) is not activation:
             return
-        if self._at_once or not activation.is_awake:
+        if self._at_once or not activation.is_awake or (self._retired and activation.id in self._retired):
             self._sleep(activation)
             return
         activation.idle_at = self._env.clock.now()
@@ -67,6 +68,14 @@ class Hibernation(Generic[S]):
         """Every idle object sleeps now."""
         for activation in self._idle(len(self._awake)):
             self._sleep(activation)
+
+    def retire(self, cls: str) -> None:
+        """Objects of that class wake anew: another one is in its place."""
+        ours = [activation for activation in self._awake.values() if activation.id.cls == cls]
+        self._retired.update(activation.id for activation in ours if activation.is_busy or not activation.is_awake)
+        for activation in ours:
+            if activation.id not in self._retired:
+                self._sleep(activation)
 
     def _idle(self, most: int) -> list[S]:
         idle: list[S] = []
@@ -93,6 +102,7 @@ class Hibernation(Generic[S]):
 
     def _sleep(self, activation: S) -> None:
         del self._awake[activation.id]
+        self._retired.discard(activation.id)
         # Else the two would hold each other, and a sleeping object stay in memory until the next full collection.
         activation.put_to_sleep()
         self.slept += 1

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, get_type_hints
 from weakref import WeakKeyDictionary
@@ -184,12 +185,12 @@ class Registry:
         self.ended: dict[str, dict[int, list[int]]] = {}
 
     def add(self, cls: type, name: str | None = None) -> ObjectClass:
-        """Register a class under its own name or the one given; a name can be taken once."""
+        """Register a class under its own name or the one given; a name can be taken once, or again at a prompt."""
         if not isinstance(cls, type):
             raise BadName(f"@app.object goes on a class, not on {cls!r}", code="name.class")
         known = _inspect(cls, check_class(name or cls.__name__))
         taken = self._by_name.get(known.name)
-        if taken and taken.cls is not cls:
+        if taken and taken.cls is not cls and not is_rewritten(taken.cls, cls):
             raise BadName(
                 f"two classes are called {known.name}: {taken.cls.__module__}.{taken.cls.__qualname__} and "
                 f"{cls.__module__}.{cls.__qualname__}; give one name='…'",
@@ -236,6 +237,14 @@ class Registry:
 
     def items(self) -> list[tuple[str, ObjectClass]]:
         return sorted(self._by_name.items())
+
+
+def is_rewritten(before: Any, after: Any) -> bool:
+    """The same class or function once more, written at a prompt, or in a cell of a notebook that is run again."""
+    module = after.__module__
+    is_same = (before.__module__, before.__qualname__) == (module, after.__qualname__)
+    is_prompt = module == "__main__" and hasattr(sys, "ps1")  # what prompts set, IPython's too
+    return is_same and (is_prompt or getattr(sys.modules.get(module), "__file__", None) is None)
 
 
 _names: WeakKeyDictionary[type, str] = WeakKeyDictionary()  # under which a class was registered last

@@ -1,6 +1,7 @@
 """Layer 4. How do schedules join the nodes of a program?"""
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime.feature import Feature
 from wakeful.schedules.declarations import Declarations
@@ -10,6 +11,7 @@ from wakeful.schedules.options import FEATURE, NodeSchedules
 from wakeful.schedules.schedules import operations, upsert
 from wakeful.schedules.tenants import CLAIMS, TENANTS, Claims, Quotas, Tenant
 from wakeful.schedules.timers import LaneTimer, ScheduleTimer
+from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -30,6 +32,15 @@ class ScheduleFeature(Feature):
         node.operations.update(operations())
         for handler in (ScheduleTimer, LaneTimer):
             node.timer_runs.register(handler(self.declarations, node.limits.alarm_deadline_ms))
+
+    def add_function(self, spec: Any, function: Any, *, node: "Node | None", **options: Any) -> Any:
+        """Run this function at the times of the spec, also when the program runs already."""
+        self.functions.add(spec, function, **options)
+        name = str(options.get("name", function.__name__))
+        if node is not None and not node.is_client:
+            node.home(ObjectId(FUNCTIONS, name)).hibernation.retire(FUNCTIONS)
+            node.keep(asyncio.get_running_loop().create_task(start_function(node, name)))
+        return function
 
     async def started(self, node: "Node") -> None:
         """Functions on the deployment's clock have their schedules."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from wakeful.runtime.registry import is_rewritten
 from wakeful.schedules.declarations import Declared
 from wakeful.schedules.handlers import check_arguments, with_run
 from wakeful.schedules.options import check_schedule_name, parse_options, parse_spec_options
@@ -48,7 +49,7 @@ class Functions:
         check_arguments(function, (), {}, what="function on the app's clock", is_method=False)
         key = check_key(CLASS, str(options.pop("name", function.__name__)))
         name = check_schedule_name(key)
-        if key in self._functions:
+        if key in self._functions and not is_rewritten(self._functions[key], function):
             raise BadOption(
                 f"{name!r} is on the app's clock already; give the second schedule name='…'", code="schedule.twice"
             )
