@@ -206,18 +206,37 @@ class App:
 
         return await count(self._view(), self.deployment.registry.of_class(cls).name, prefix)
 
+    async def forget(self, cls: type, key: str) -> bool:
+        """Have an object forgotten: rows, timers, jobs, sockets, ledger, remembered answers, name; False: there was none.
+
+        Its next call finds one that never was. What is told to whom: docs/howto/forget.md.
+        """
+        return await self._forget(cls, key=key) > 0
+
+    async def forget_all(self, prefix: str, cls: type | None = None) -> int:
+        """Have all objects forgotten whose keys begin like that, of one class or of all: a whole tenant; how many."""
+        return await self._forget(cls, prefix=prefix)
+
+    async def _forget(self, cls: type | None, **which: str) -> int:
+        from wakeful.operations.forgets import ObjectChoice, forget
+
+        name = None if cls is None else self.deployment.registry.of_class(cls).name
+        node = self._running()
+        return await forget(node.send, [home.store for home in node.all_homes], ObjectChoice(name, **which))
+
+    def _running(self) -> Node:
+        if self.deployment.node is None:
+            raise NotRunning("the app is not running; ask inside `async with app.run(…)`")
+        return self.deployment.node
+
     def _view(self) -> "View":
         from wakeful.views.view import View
 
-        if self.deployment.node is None:
-            raise NotRunning("the app is not running; ask inside `async with app.run(…)`")
-        return View.of_node(self.deployment.node)
+        return View.of_node(self._running())
 
     async def counters(self, cls: type | None = None, key: str | None = None, *, tenant: str | None = None) -> Counters:
         """How the schedules of an object, or of all objects of a tenant, have been doing; wakes nothing."""
-        node = self.deployment.node
-        if node is None:
-            raise NotRunning("the app is not running; ask inside `async with app.run(…)`")
+        node = self._running()
         if tenant is not None and cls is None and key is None:
             total = Counters()
             for home in node.all_homes:

@@ -58,6 +58,7 @@ class Deployment:
         node.routes.requests["status"] = partial(status_of, node)
         for feature in self.features:
             feature.equip(node)
+            node.erasers.append(feature.erase)
 
     async def started(self, node: Node) -> None:
         """The node runs, and is no client."""

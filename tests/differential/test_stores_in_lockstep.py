@@ -16,7 +16,7 @@ from wakeful.store import MemoryStore, NodeRow, Query, Range, Store
 from wakeful.store.postgres import finds as postgres_finds
 from wakeful.store.protocol import Guard, Obstacle, Receipt
 from wakeful.store.sqlite import finds
-from wakeful.values.commits import SYSTEM, USER, Commit, Remembered, Start
+from wakeful.values.commits import FORGOTTEN_SLOT, SYSTEM, USER, Commit, Remembered, Start
 from wakeful.values.errors import BadInput, Fenced
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 from wakeful.values.timers import Entry, Parked, Timer
@@ -33,7 +33,7 @@ KINDS = {
     "put", "replace", "delete", "wipe", "set", "reset", "clear", "clear any", "clear missed", "start", "start missed",
     "entry", "park", "unpark", "remember", "record", "recall", "recall expired", "fenced epoch", "fenced node", "nothing",
     "same object twice", "join", "renew", "leave", "claim", "release", "insert", "prune answers", "prune entries",
-    "prune crowded", "load whole", "load part", "load never", "read", "scan", "timers page", "timers of some shards",
+    "prune crowded", "erase", "erase sent to", "erase unmarked", "erase fenced", "load whole", "load part", "load never", "read", "scan", "timers page", "timers of some shards",
     "find", "find key prefix", "find name prefix", "find pages", "covers", "reopen", "send", "send taken",
     "send to itself", "send and clear", "insert taken", "insert twice", "insert again", "insert some",
     "insert guarded", "claim seen", "claim lost", "drain", "undrain",
@@ -66,7 +66,7 @@ class Sequence:
         self.now += self.dice.randrange(5)
         operations = [self.commit] * 12 + [
             self.insert, self.membership, self.claim, self.release, self.recall, self.load, self.read, self.scan,
-            self.timers, self.find, self.prune, self.reopen, self.answers,
+            self.timers, self.find, self.prune, self.reopen, self.answers, self.erase,
         ]  # fmt: skip
         await self.dice.choice(operations)()
 
@@ -237,6 +237,8 @@ class Sequence:
             receipt is not None and (last := self.disk.receipts.get(receipt.id)) and last[0].number >= receipt.number
         )
         taken = await self.both("insert", call)
+        if receipt is not None and receipt.id not in self.disk.receipts:
+            del self.sent[receipt.id, receipt.number]  # refused, and nobody knows of it: the next may be another
         if not isinstance(taken, str):
             self.done["insert again"] += bool(is_again and timers)
             self.done["insert some"] += each and 0 < len(taken) < len(timers)
@@ -298,6 +300,30 @@ class Sequence:
         old = {number for number in gone if before["entries"][number].finished_at < entries_before}
         self.done["prune entries"] += bool(old)
         self.done["prune crowded"] += bool(gone - old)
+
+    async def erase(self) -> None:
+        id = self.dice.choice(IDS)
+        shard = shard_of(id)
+        owner, epoch = self.disk.shards[shard].owner or NODES[0], self.disk.shards[shard].epoch
+        if self.chance(0.8):
+            mark = Commit(id=id, shard=shard, epoch=epoch, now=self.now, puts={FORGOTTEN_SLOT: b""})
+            if self.chance(0.5):  # else it may have been sent something that stays
+                mark.clears = [(name, 0) for where, name in self.disk.timers if where == id]
+            await self.both("mark", lambda store: store.commit(owner, [mark]))
+        is_marked = FORGOTTEN_SLOT in self.disk.rows.get(id, {})
+        epoch -= self.chance(0.2)
+
+        async def call(store: Store) -> Any:
+            try:
+                return await store.erase(owner, id, epoch, now=self.now, limit=EVERY)
+            except Fenced:
+                return "fenced"
+
+        is_fenced = await self.both("erase", call) == "fenced"
+        kind = (
+            " fenced" if is_fenced else " unmarked" if not is_marked else " sent to" if id in self.disk.objects else ""
+        )
+        self.done[f"erase{kind}"] += 1
 
     async def reopen(self) -> None:
         """Everything is still there after a close."""

@@ -1,5 +1,6 @@
 """Schedules, jobs, parked timers and nodes from outside; each act with its audit row."""
 
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -285,3 +286,24 @@ async def test_the_audit_row_of_an_act_that_changed_nothing_or_not_all_says_so()
             ("schedule.cancel", "done", None),
             ("schedule.cancel", "nothing", "there is none of that name"),
         ]
+
+
+async def test_objects_are_forgotten_by_whoever_may_and_counted_before() -> None:
+    async with opened() as stage:
+        for key in ("eu/1", "eu/2", "us/1"):
+            await stage.ask("POST", "/v1/jobs", json={"class": "Shop", "key": key, "method": "fails", "after": 60})
+        operator, admin = await stage.token("all", "operate"), await stage.token("root", "admin", "read")
+
+        async def forget(**choice: object) -> Any:
+            return await stage.ask("POST", "/v1/forget", json=choice, token=admin)
+
+        problem(await stage.ask("POST", "/v1/forget", json={"prefix": "eu/"}, token=operator), 403, "denied.scope")
+        for wrong in ({}, {"class": "Shop"}, {"key": "eu/1"}, {"class": "wakeful.Audit", "key": "all"}, {"prefix": ""}):
+            problem(await forget(**wrong), 422, "option.forget")
+        held = (await forget(prefix="eu/", dry_run=True)).json()["held"]
+        assert (held["objects"], held["timers"], held["parked"]) == (2, 2, 0)
+        one = {"dry_run": False, "forgotten": 1, "held": None}
+        assert (await forget(**{"class": "Shop", "key": "eu/1"})).json() == one
+        assert (await forget(**{"class": "Shop", "key": "eu/1"})).json() == one | {"forgotten": 0}
+        assert (await forget(prefix="eu/")).json() == one
+        assert [row["key"] for row in (await stage.get("/v1/objects?class=Shop", token=admin))["rows"]] == ["us/1"]

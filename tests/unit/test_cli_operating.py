@@ -206,7 +206,7 @@ def test_parked_occurrences_are_dropped_by_number_or_by_what_they_say(stage: Sta
             at_terminal.setattr("click.confirm", lambda text: asked.append(text))
             at_terminal.setattr("sys.stdin.isatty", lambda: True, raising=False)
             at_terminal.setattr("sys.stdout.isatty", lambda: True, raising=False)
-            assert "nothing was done [drop.declined]" in stage("parked", "drop", "--all").err
+            assert "nothing was done [confirm.declined]" in stage("parked", "drop", "--all").err
         assert asked == ["drop 1 parked timer for good?"]
         assert len(stage("parked", "--json").json) == 1
         all_of_it = ("--all", "--class", "Report", "--prefix", "e", "--error", "BROKEN", "--older-than", "1s", "--yes")
@@ -336,3 +336,24 @@ def test_a_redrive_without_a_process_leaves_its_row_too(stage: Stage) -> None:
 def test_a_program_that_is_run_for_a_command_writes_the_row(stage: Stage) -> None:
     assert stage("pause", "Report", "eu", "nightly", "--app", "app.py").code == 0
     assert acts(stage) == [("schedule.pause", "Report/eu nightly", "done")]
+
+
+def test_an_object_is_forgotten_and_the_log_does_not_say_which(stage: Stage) -> None:
+    assert (stage("forget").code, stage("forget", "Report").code, stage("forget", "wakeful.Audit", "all").code) == (
+        2,
+        2,
+        2,
+    )
+    dry = stage("forget", "Report", "eu", "--dry-run", "--json").json
+    assert (dry["dry_run"], dry["forgotten"], dry["held"]["objects"], dry["held"]["parked"]) == (True, 0, 1, 1)
+    assert "ledger rows" in stage("forget", "Report", "eu", "--dry-run").out
+    assert stage("forget", "Report", "eu").code == 3  # no process runs the store
+    assert "nothing like that" in stage("forget", "Report", "nobody").out
+    with stage.running():
+        assert "say --yes" in stage("forget", "--prefix", "e").err
+        stage("pause", "Report", "eu", "nightly", "--note", "secret")
+        assert stage("forget", "Report", "eu").out.startswith("forgot 1 object\n")
+        assert stage("forget", "--prefix", "e", "--yes", "--json").json["forgotten"] == 0
+        assert "eu" not in [row["key"] for row in stage("ls", "--json").json]
+        found = stage("audit", "--json")
+        assert ("forget" in found.out, "Report/eu" in found.out, "secret" in found.out) == (True, False, False)

@@ -32,6 +32,7 @@ FORMS: dict[str, dict[str, str]] = {
     "/job/cancel": {"id": "Note/ann/%3Dlater"},
     "/parked/redrive": {"do": "all"},
     "/parked/drop": {"do": "some", "number": "1"},
+    "/object/forget": {"class": "Note", "key": "ann", "typed": "ann"},
     "/node/drain": {"node": "x"},
     "/node/undrain": {"node": "x"},
 }
@@ -169,6 +170,20 @@ async def test_parked_timers_that_are_ticked_are_dropped() -> None:
             ("drop", f"parked {numbers[1]}", "done"),
             ("drop", f"parked {numbers[1]}", "nothing"),
         ]
+
+
+async def test_an_object_is_forgotten_when_its_key_is_typed_once_more() -> None:
+    async with staged() as stage:
+        page = await stage.text("/object?class=Note&key=ann")
+        assert "Forget the object" in page
+        ann = {"class": "Note", "key": "ann"}
+        for typed in ({}, {"typed": "Ann"}, {"typed": ""}):
+            assert (await stage.post("/object/forget", **ann, **typed)).status_code == 400
+        answer = await stage.post("/object/forget", **ann, typed="ann")
+        assert "Forgotten: nothing of it is left." in await stage.text(answer.headers["location"])
+        assert (await stage.client.get("/object?class=Note&key=ann")).status_code == 404
+        [(act, target, outcome)] = await acts(stage)
+        assert (act, outcome, target.startswith("Note/~"), "ann" in target) == ("forget", "done", True, False)
 
 
 async def test_a_job_is_cancelled_once() -> None:

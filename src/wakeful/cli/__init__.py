@@ -51,6 +51,7 @@ _THEMES = {
         "cancel": ("schedules", "End a schedule: it runs no more."),
         "backfill": ("backfill", "Run a schedule's occurrences of a stretch of time, or list them."),
         "redrive": ("parked", "Set parked timers due again."),
+        "forget": ("forget", "Forget an object, or a whole tenant: everything of it goes for good."),
         "drain": ("drain", "Let a node own nothing, so that it can be stopped at leisure."),
     },
     "Data": {

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from wakeful.cli.exit_codes import CommandError, is_plain, json_text, one_line, one_screen
+from wakeful.cli.exit_codes import USAGE, CommandError, is_plain, json_text, one_line, one_screen
 from wakeful.values.times import LATEST_MS, to_datetime
 from wakeful.views.plain import iso as iso
 from wakeful.views.plain import length as length
@@ -63,6 +63,17 @@ def console() -> "Console":
 def put_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, indent: int = 0) -> None:
     """A table that fits the terminal; see below for what the marks of columns mean."""
     print_table(console(), columns, rows, indent=indent)
+
+
+def confirm(what: str, *, can_ask: bool) -> None:
+    """What can't be brought back: somebody says yes, here or by --yes."""
+    import click
+
+    if not can_ask or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        words = f"this would {what} for good; say --yes, or --dry-run to see what that is"
+        raise CommandError(words, code="confirm.missing", exit_code=USAGE)
+    if not click.confirm(f"{what} for good?"):
+        raise CommandError("nothing was done", code="confirm.declined")
 
 
 def put_line(text: str = "", style: str = "") -> None:

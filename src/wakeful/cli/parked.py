@@ -1,7 +1,6 @@
 """Layer 5. `wakeful parked` and `wakeful redrive`: what failed for good, and how is it set due again, or let go?"""
 
 import asyncio
-import sys
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -300,7 +299,7 @@ def dropping(yes: bool, dry_run: bool, target: str | None, url: str, as_json: bo
 
 async def _drop(which: "Which", yes: bool, dry_run: bool, target: str | None, url: str, as_json: bool) -> int:
     from wakeful.cli.known_names import instead
-    from wakeful.cli.output import put_json
+    from wakeful.cli.output import confirm, many, put_json
     from wakeful.cli.session import acting, viewing
     from wakeful.operations.acts import finding
     from wakeful.runtime.redrives import each_parked, survey
@@ -319,7 +318,7 @@ async def _drop(which: "Which", yes: bool, dry_run: bool, target: str | None, ur
         put_parked(rows, with_object=True) if rows else put_none(which.cls, which.key, hint)
         return OK
     if which.is_all and not yes:
-        _confirm(total, can_ask=not as_json)
+        confirm(f"drop {many(total, 'parked timer')}", can_ask=not as_json)
     async with acting(url, target, what="drop") as acts:
         results = await acts.drop(which)
     if as_json:
@@ -327,17 +326,6 @@ async def _drop(which: "Which", yes: bool, dry_run: bool, target: str | None, ur
     else:
         _put_results(results, "dropped: it never runs")
     return OK if all(row["ok"] for row in results) else FAILED
-
-
-def _confirm(total: int, *, can_ask: bool) -> None:
-    """What is dropped can't be brought back: somebody says yes, here or by --yes."""
-    from wakeful.cli.output import many
-
-    if not can_ask or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        words = f"this would drop {many(total, 'parked timer')} for good; say --yes, or --dry-run to see them"
-        raise CommandError(words, code="drop.unconfirmed", exit_code=USAGE)
-    if not click.confirm(f"drop {many(total, 'parked timer')} for good?"):
-        raise CommandError("nothing was done", code="drop.declined")
 
 
 parked.add_command(listing)

@@ -146,6 +146,23 @@ class Looks:
         found = await self._do("POST", f"/v1/parked/{act}", body, is_repeatable=False)
         return Rows(found["rows"])
 
+    async def forget(self, cls: Class, key: str) -> bool:
+        """Have an object forgotten, with everything of it; False: there was none. Needs the scope admin."""
+        return bool(await self._forget({"class": _name(cls), "key": key}))
+
+    async def forget_all(self, prefix: str, cls: Class | None = None) -> int:
+        """Have all objects forgotten whose keys begin so, of one class or of all: a whole tenant; how many."""
+        return await self._forget({"class": _name(cls), "prefix": prefix})
+
+    async def held(self, cls: Class | None = None, key: str | None = None, *, prefix: str | None = None) -> Row:
+        """What would be forgotten, counted: objects, rows, bytes, timers, runs, parked, answers."""
+        choice = {"class": _name(cls), "key": key, "prefix": prefix, "dry_run": True}
+        found: Row = (await self._do("POST", "/v1/forget", choice))["held"]
+        return found
+
+    async def _forget(self, choice: dict[str, Any]) -> int:
+        return int((await self._do("POST", "/v1/forget", choice))["forgotten"])
+
     async def nodes(self) -> Rows:
         """The nodes: shards, lease, load."""
         return await self._rows("/v1/nodes")

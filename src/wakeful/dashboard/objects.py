@@ -9,12 +9,13 @@ from wakeful.dashboard.renderer import HEADERS
 from wakeful.dashboard.visits import Visit
 from wakeful.diagrams.diagram import draw
 from wakeful.machines.bindings import Bound
+from wakeful.operations.forgets import ObjectChoice
 from wakeful.policy.ranges import past_prefix
 from wakeful.sockets.gateways import name_of
 from wakeful.sockets.records import PREFIX, SocketRecord
 from wakeful.store.protocol import Range
 from wakeful.values.commits import SYSTEM
-from wakeful.values.errors import Conflict, UnknownObject
+from wakeful.values.errors import BadOption, Conflict, UnknownObject
 from wakeful.values.ids import ObjectId
 from wakeful.views import databases, jobs, ledger, machines, migrations, objects
 from wakeful.views.plain import plain_of
@@ -82,6 +83,15 @@ async def one(visit: Visit) -> "Response":
         database_bytes=await databases.size_of(view.store_of(id), id),
         with_object=False,
     )
+
+
+async def forget(visit: Visit) -> "Response":
+    """Have it forgotten, when its key was typed once more."""
+    id = await visit.object()
+    if visit.field("typed") != id.key:
+        raise BadOption("what was typed is not its key; nothing was done", code="option.forget")
+    await visit.acts.forget(ObjectChoice(id.cls, id.key))
+    return visit.go("/objects", said="forgotten")
 
 
 async def chart(visit: Visit) -> "Response":

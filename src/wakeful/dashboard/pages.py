@@ -102,6 +102,7 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
         "/parked/drop": parked.drop,
     }
     wide = {"/node/drain": nodes.drain, "/node/undrain": nodes.undrain}
+    erase = Route("/object/forget", desk.page(objects.forget, "admin"), methods=["POST"])
     admin = {"/audit": login.audit_page, "/tokens": login.tokens_page}
     routing: list[BaseRoute] = [Route(path, desk.page(handler)) for path, handler in read.items()]
     routing += [Route(path, desk.page(handler, "operate"), methods=["POST"]) for path, handler in operate.items()]
@@ -110,6 +111,7 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
     ]
     routing += [Route(path, desk.page(handler, "admin", wide=True)) for path, handler in admin.items()]
     routing += [
+        erase,
         Route("/nodes", desk.page(nodes.page, wide=True)),
         Route("/history", desk.page(live.history, wide=True)),
     ]

@@ -179,6 +179,7 @@ class Desk:
         "over": "Not cancelled: it is over, or there is none.",
         "redriven": "Set due again; it runs now.",
         "dropped": "Dropped: it never runs.",
+        "forgotten": "Forgotten: nothing of it is left.",
         "draining": "It hands its shards over now.",
         "undrained": "It may own shards again.",
     }

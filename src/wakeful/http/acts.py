@@ -12,6 +12,7 @@ from wakeful.http.looks import connection_of, object_of, schedule_name
 from wakeful.http.table import read_body
 from wakeful.operations.acts import Acts, Which
 from wakeful.operations.arguments import signature_of
+from wakeful.operations.forgets import ObjectChoice, tally
 from wakeful.policy.plan import spec_of
 from wakeful.policy.retry import RetryPolicy, exponential
 from wakeful.schedules.options import parse_spec_options, plain_spec
@@ -119,6 +120,15 @@ class ParkedChoice(Struct, forbid_unknown_fields=True):
     prefix: str | None = None
     error: str | None = None
     older_than: str | None = None
+
+
+class ForgetChoice(Struct, forbid_unknown_fields=True):
+    """Which objects: a class and a key, or all whose keys begin so; with `dry_run` only what they hold."""
+
+    cls: str | None = msgspec.field(default=None, name="class")
+    key: str | None = None
+    prefix: str | None = None
+    dry_run: bool = False
 
 
 def acts_of(ask: Ask) -> Acts:
@@ -251,6 +261,18 @@ async def _parked_choice(ask: Ask, code: str) -> Which:
 
 def _parked_answer(ask: Ask, rows: list[dict[str, Any]]) -> Answer:
     return json_answer({"rows": [row | {"number": ask.view.mask(row["number"])} for row in rows]})
+
+
+async def forget(ask: Ask) -> Answer:
+    """Have objects forgotten, or say what they hold."""
+    asked: ForgetChoice = await read_body(ask, ForgetChoice, is_needed=True)
+    choice = ObjectChoice(asked.cls, asked.key, asked.prefix).check()
+    if not (choice.key or choice.prefix or "").startswith(ask.who.prefix or ""):
+        raise BadOption("that is not of what this token may see", code="option.forget")
+    if asked.dry_run:
+        held = await tally(ask.view.stores, choice, ask.node.clock.now())
+        return json_answer({"dry_run": True, "forgotten": 0, "held": held})
+    return json_answer({"dry_run": False, "forgotten": await acts_of(ask).forget(choice), "held": None})
 
 
 async def drain(ask: Ask) -> Answer:

@@ -6,6 +6,7 @@ The schemas are made from types: of the rows that views give, and of what acts a
 import types
 from typing import Annotated, Any, NotRequired, TypedDict, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+from wakeful.operations.forgets import Holdings
 from wakeful.security.audit import PlainAudit
 from wakeful.views.classes import PlainClass
 from wakeful.views.due import PlainTimer
@@ -89,6 +90,12 @@ class RedriveAnswer(TypedDict):
     rows: list[RedriveRow]
 
 
+class ForgetAnswer(TypedDict):
+    dry_run: bool
+    forgotten: int
+    held: Holdings | None
+
+
 class DrainAnswer(TypedDict):
     node: str
     is_draining: bool
@@ -117,6 +124,8 @@ NAMES: dict[Any, str] = {
     PlainParked: "Parked",
     RedriveAnswer: "Redriven",
     PlainNode: "Node",
+    ForgetAnswer: "Forgotten",
+    Holdings: "Holdings",
     DrainAnswer: "Draining",
     PlainHit: "Hit",
     PlainAudit: "Audit",

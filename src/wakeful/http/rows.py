@@ -495,6 +495,17 @@ ROWS = [
     ),
     Route(
         "POST",
+        "/v1/forget",
+        "forgetObjects",
+        "admin",
+        "Forget an object, or all whose keys begin so: everything of them goes.",
+        acts.forget,
+        body=acts.ForgetChoice,
+        answer="Forgotten",
+        problems=(504,),
+    ),
+    Route(
+        "POST",
         "/v1/nodes/{node}/drain",
         "drainNode",
         "operate",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from wakeful.runtime.node import Node
+    from wakeful.runtime.turn import Turn
 
 IMPORT, CHART, SETTLE = "machine.import", "machine.chart", "schedules.settle"
 
@@ -24,6 +25,9 @@ class ImportFeature(Feature):
         node.operations[CHART] = _load("machine_import", "chart_of")
         node.operations[SETTLE] = _load("schedule_import", "settle")
         node.quiet_operations.add(CHART)
+
+    async def erase(self, turn: "Turn") -> None:
+        """Nothing: it keeps nothing."""
 
 
 def _load(module: str, function: str) -> "Callable[..., Awaitable[Any]]":

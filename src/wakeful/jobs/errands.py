@@ -1,7 +1,8 @@
 """Layer 4. What do jobs have done at each other's objects?
 
 An errand is a timer under a name of its own, sent with a commit or inserted with a job, and so neither lost nor done
-twice: `job-tell` notes that one job waits for another, `job-told` brings it the news, `job-ask` schedules under a key.
+twice: `job-tell` notes that one job waits for another, `job-untell` that it does no longer, `job-told` brings it the
+news, `job-ask` schedules under a key.
 """
 
 import logging
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from wakeful.jobs.ids import ASK, TELL, TOLD, job_id, parse_id
-from wakeful.jobs.job_owner import cancel_timer, place, standing_in_turn
+from wakeful.jobs.ids import ASK, TELL, TOLD, UNTELL, job_id, parse_id
+from wakeful.jobs.job_owner import cancel_timer, end_forgotten, place, standing_in_turn
 from wakeful.jobs.job_request import JobRequest, errand
 from wakeful.jobs.node_jobs import NodeJobs
-from wakeful.jobs.outcomes import read, watch, write
+from wakeful.jobs.outcomes import FORGOTTEN, read, unwatch, watch, write
 from wakeful.jobs.payload import BATCH, HELD_AT, JobPayload, decode_kept, encode_kept
 from wakeful.jobs.queries import asked_timer, standing
 from wakeful.runtime.timer_handler import Errands
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("wakeful.jobs")
 
-ERRANDS = (TELL, TOLD, ASK)
+ERRANDS = (TELL, UNTELL, TOLD, ASK)
 OUTCOMES = ("done", "failed", "cancelled")
 
 
@@ -43,11 +44,25 @@ class ErrandRuns(Errands):
     async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
         if self.prefix == TELL:
             await self._tell(turn, *decode(timer.payload or b""))
+        elif self.prefix == UNTELL:
+            await unwatch(turn, *decode(timer.payload or b""))
         elif self.prefix == TOLD:
             await self._on_told(turn, *decode(timer.payload or b""))
         else:
             await self._ask(turn, timer)
         return False
+
+    async def on_forgotten(self, turn: Turn, timer: Timer) -> None:
+        """Who asks to be told hears that there is nothing, and what was to be scheduled never runs."""
+        if self.prefix == TELL:
+            name, watcher = decode(timer.payload or b"")
+            target, waiting = parse_id(watcher)
+            node = turn.activation.node
+            turn.send(
+                [errand(node, self._feature.order, TOLD, target, [waiting, job_id(timer.id, name), FORGOTTEN, 0])]
+            )
+        elif self.prefix == ASK:
+            await end_forgotten(self._feature, turn, asked_timer(timer))
 
     async def _tell(self, turn: Turn, name: str, watcher: str) -> None:
         """A job waits for one of this object: note it, or, when that is over, say so at once."""
@@ -71,6 +86,10 @@ class ErrandRuns(Errands):
             return
         kept = decode_kept(timer)
         if other not in kept.waits:
+            return
+        if outcome == FORGOTTEN:
+            nameless = replace(timer, payload=encode_kept(replace(kept, waits=())))
+            await cancel_timer(self._feature, turn, nameless, "it depended on a job of an object that was forgotten")
             return
         if outcome != "done":
             how = "was cancelled" if outcome == "cancelled" else "is not known any more"

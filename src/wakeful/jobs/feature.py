@@ -12,7 +12,7 @@ from wakeful.jobs.payload import decode_kept, job_of_timer
 from wakeful.jobs.runs import JobRuns
 from wakeful.runtime.context import Context, runtime_of
 from wakeful.runtime.feature import Feature
-from wakeful.runtime.turn import running_turn
+from wakeful.runtime.turn import Turn, running_turn
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ class JobFeature(Feature):
         for prefix in ERRANDS:
             node.timer_runs.register(ErrandRuns(feature, prefix, deadline_ms), quiet=True)
         node.timer_runs.interrupting["jobs.cancel"] = str
+
+    async def erase(self, turn: Turn) -> None:
+        """Nothing more: each job that is owed, failed or asked for is ended by the handler of its timer."""
 
 
 async def _cancel(ctx: Context, name: str) -> bool:

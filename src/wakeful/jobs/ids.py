@@ -15,6 +15,7 @@ from wakeful.values.times import Dice
 PREFIX = "job"
 TELL = "job-tell"  # ask the object of another job to tell this one when that has ended
 TOLD = "job-told"  # it has
+UNTELL = "job-untell"  # it need not: the one that waits is gone
 ASK = "job-ask"  # schedule a job with a key here
 KEYED = f"{PREFIX}:="
 RECORD = "\x01"  # what the request key of a record begins with: no user's own can, it is not printable

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from wakeful.jobs.ids import ask_prefix, job_id, key_of
-from wakeful.jobs.job_request import JobRequest, errands
-from wakeful.jobs.outcomes import end, note_unrun
+from wakeful.jobs.ids import UNTELL, ask_prefix, job_id, key_of, parse_id
+from wakeful.jobs.job_request import JobRequest, errand, errands
+from wakeful.jobs.outcomes import FORGOTTEN, end, note_unrun
 from wakeful.jobs.payload import (
+    BATCH,
     decode_kept,
     decode_record,
     is_same,
@@ -20,6 +21,7 @@ from wakeful.jobs.payload import (
     record_key,
 )
 from wakeful.jobs.queries import PAGE, PARKED_MAX, Standing, asked_timer, standing
+from wakeful.runtime.erasure import is_there
 from wakeful.runtime.turn import Turn
 from wakeful.store.protocol import Query
 from wakeful.values.errors import Conflict, KeyTaken, Undecodable
@@ -113,6 +115,16 @@ async def cancel_timer(feature: "NodeJobs", turn: Turn, timer: Timer, reason: st
     note_unrun(turn, timer, reason)
     feature.counts.cancelled += 1
     await end(feature, turn, timer, readable_payload(timer), "cancelled", error=reason, has_run=False)
+
+
+async def end_forgotten(feature: "NodeJobs", turn: Turn, timer: Timer) -> None:
+    """Its object is forgotten: who waits for it is told, and those that it waits for need not tell it any more."""
+    node, id = turn.activation.node, job_id(timer.id, timer.name)
+    for other in readable_payload(timer).waits:
+        target, name = (timer.id, "") if other == BATCH else parse_id(other)
+        if target != timer.id and await is_there(node, target):
+            turn.send([errand(node, feature.order, UNTELL, target, [name, id])])
+    await cancel_timer(feature, turn, timer, FORGOTTEN)
 
 
 async def end_failed(feature: "NodeJobs", turn: Turn, parked: Parked, reason: str) -> None:

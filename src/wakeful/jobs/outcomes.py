@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # costs one look into memory instead of one at the disk.
 WATCHED: Slot = (SYSTEM, "jobs.watched")
 Outcome = Literal["done", "failed", "cancelled"]
+FORGOTTEN = "its object was forgotten"  # why it is cancelled; then those who wait for it are not told which it was
 
 
 async def read(turn: Turn, slot: Slot) -> object:
@@ -58,7 +59,7 @@ async def end(
         record = EndedJob(outcome, kept, timer.priority, attempts, run_id, result, error, now)
         turn.records = [*turn.records, remembered_row(timer.name, record, now + node.limits.job_keep_ms)]
     if outcome != "failed":
-        await _tell_watchers(feature.order, turn, timer, outcome)
+        await _tell_watchers(feature.order, turn, timer, FORGOTTEN if error == FORGOTTEN else outcome)
     if kept.batch is not None:
         completion, total = kept.batch
         target, name = parse_id(completion)
@@ -96,7 +97,15 @@ async def watch(turn: Turn, name: str, watcher: str) -> None:
         write(turn, WATCHED, _whole(await read(turn, WATCHED)) + 1)
 
 
-async def _tell_watchers(order: Order, turn: Turn, timer: Timer, outcome: Outcome) -> None:
+async def unwatch(turn: Turn, name: str, watcher: str) -> None:
+    """The other job waits no longer."""
+    slot = (SYSTEM, f"{_prefix(name)}{short(watcher)}")
+    if await read(turn, slot) is not None:
+        write(turn, slot, None)
+        write(turn, WATCHED, max(0, _whole(await read(turn, WATCHED)) - 1) or None)
+
+
+async def _tell_watchers(order: Order, turn: Turn, timer: Timer, outcome: str) -> None:
     count = _whole(await read(turn, WATCHED))
     if not count:
         return

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from wakeful.jobs.ids import PREFIX, attempt_id, job_id
 from wakeful.jobs.job import Again, Job, Stop
-from wakeful.jobs.job_owner import end_failed
+from wakeful.jobs.job_owner import end_failed, end_forgotten
 from wakeful.jobs.job_request import check_own
 from wakeful.jobs.node_jobs import NodeJobs
 from wakeful.jobs.outcomes import WATCHED, end
@@ -108,6 +108,9 @@ class JobRuns(RowTimers):
 
     async def on_dropped(self, turn: Turn, parked: Parked) -> None:
         await end_failed(self._feature, turn, parked, "dropped")
+
+    async def on_forgotten(self, turn: Turn, timer: Timer) -> None:
+        await end_forgotten(self._feature, turn, timer)
 
     def reads(self, timer: Timer) -> Slot | None:
         return WATCHED

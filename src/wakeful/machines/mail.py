@@ -7,6 +7,7 @@ and gone with the step that took them. A letter may be late, so each says which 
 from typing import TYPE_CHECKING, Any
 
 from wakeful.machines.actors import plain
+from wakeful.machines.family import tell_parent
 from wakeful.machines.node_machines import MAIL
 from wakeful.machines.records import MachineRecord, Parent, forget, load, read_gone, set_gone
 from wakeful.machines.steps import begin, end, present, take
@@ -66,6 +67,12 @@ class Mail(Owner):
         self._feature.mail(turn, parent.id, ["error", parent.actor, parent.number, error])
         set_gone(turn, parent.number)
         return None
+
+    async def on_forgotten(self, turn: Turn, timer: Timer) -> None:
+        """One that was to be started never is: whoever waits for it hears of that."""
+        kind, *rest = decode(without_trace(timer.payload))
+        if kind == "start":
+            await tell_parent(self._feature, turn, Parent(*rest[0]))
 
     def occurrence(self, timer: Timer) -> Occurrence:
         kind = decode(without_trace(timer.payload))[0]

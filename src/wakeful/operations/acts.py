@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.jobs.ids import parse_id
+from wakeful.operations.forgets import ObjectChoice, forget
 from wakeful.runtime.redrives import DROP, NUMBER_MAX, REDRIVE, Find, each_parked, survey
 from wakeful.security.audit import DONE, FAILED, LOG, NOTHING, PARTLY
 from wakeful.security.scopes import check_method_name
@@ -215,6 +216,13 @@ class Acts:
         except WakefulError as error:
             return str(error)
         return None
+
+    # objects
+
+    async def forget(self, choice: ObjectChoice) -> int:
+        """Have objects forgotten; how many there were. The row has no key in it, only what who knows the key can check."""
+        async with self.row("forget", await choice.check().pseudonym(self.send), {}) as end:
+            return int(end.check_done(await forget(self.send, self._stores, choice), "there is nothing like that"))
 
     # databases
 

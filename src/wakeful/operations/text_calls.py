@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from wakeful.runtime.calls import Call
     from wakeful.runtime.node import Node
     from wakeful.runtime.registry import ObjectClass
+    from wakeful.runtime.turn import Turn
 
 CALL = "calls.text"  # (method, texts)
 
@@ -20,6 +21,9 @@ class TextCallFeature(Feature):
 
     def equip(self, node: "Node") -> None:
         node.rewrites[CALL] = rewrite
+
+    async def erase(self, turn: "Turn") -> None:
+        """Nothing: it keeps nothing."""
 
 
 def rewrite(known: "ObjectClass", call: "Call") -> None:

@@ -26,13 +26,23 @@ from wakeful.runtime.calls import (
 )
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
-from wakeful.runtime.migration_run import migrate
-from wakeful.runtime.migrations import ObjectMigration, check_number, number_in
+from wakeful.runtime.erasure import FORGET, resume
+from wakeful.runtime.migration_run import migrate, pending_migrations
+from wakeful.runtime.migrations import check_number, number_in
 from wakeful.runtime.object_runtime import ObjectDatabase
 from wakeful.runtime.rows import ObjectRows
 from wakeful.runtime.state import NO_STATE, State
 from wakeful.runtime.turn import CURRENT, Turn, running_turn
-from wakeful.values.commits import FIRST_PAGE, MIGRATIONS_SLOT, STATE_SLOT, Commit, Loaded, Remembered, Slot
+from wakeful.values.commits import (
+    FIRST_PAGE,
+    FORGOTTEN_SLOT,
+    MIGRATIONS_SLOT,
+    STATE_SLOT,
+    Commit,
+    Loaded,
+    Remembered,
+    Slot,
+)
 from wakeful.values.errors import Fenced, ObjectTooNew, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
@@ -248,6 +258,12 @@ class Activation:
         self.instance = None
         self.is_awake = False
 
+    def begin_anew(self) -> None:
+        """Nothing of it is left anywhere: the next event finds an object that never was."""
+        self.put_to_sleep()
+        self.rows.load(Loaded(None, None, {}, True))
+        self.timers, self.sql, self.sockets, self.unnumbered, self._requests = {}, None, None, None, None
+
     def hold_awake(self) -> None:
         """Something beside its turns goes on: it must not sleep under it."""
         self._readers += 1
@@ -261,6 +277,8 @@ class Activation:
     def adopt(self, writes: dict[Slot, bytes | None], wiped: bool, timers: dict[str, Timer | None]) -> None:
         """A turn ended well: the next one starts from what it left."""
         self.rows.adopt(writes, wiped=wiped, number=self._submitted + 1)
+        if FORGOTTEN_SLOT in writes:
+            self.put_to_sleep()  # what comes next must not meet it
         if STATE_SLOT in writes and self.state is not NO_STATE:
             self.state.adopt(writes[STATE_SLOT])
         self.timers.update(timers)
@@ -454,6 +472,8 @@ class Activation:
             is_reader = call.method in self.known.readers
             if not self.is_awake and call.method not in self.node.quiet_operations:
                 trial = await wake(self, call.chain, call.deadline_at, reads=is_reader and key is None)
+            elif not self.is_awake and call.method != FORGET:
+                await resume(self, call.chain, call.deadline_at)
             if key is not None:
                 print_ = fingerprint(call)
                 pending = (self._requests or {}).get(key)
@@ -606,7 +626,7 @@ async def wake(
     has it comes back, and the reader runs in that.
     """
     loaded = await _load(activation, chain, deadline_at) if activation.instance is None else None
-    pending = () if loaded is None else _pending(activation, loaded)
+    pending = () if loaded is None else pending_migrations(activation, loaded)
     if activation.known.is_plain and not pending:
         activation.instance = activation.known.cls(Context(activation))
         activation.is_awake = True
@@ -639,6 +659,9 @@ async def _load(activation: "Activation", chain: tuple[ObjectId, ...], deadline_
         await activation.settle()  # a failed attempt to wake may have left a retry on its way to disk
     activation.node.meter.wakes.add()
     loaded = await activation.node.loader.load(activation.id, activation.rows.take_begun())
+    if FORGOTTEN_SLOT in loaded.rows:
+        await resume(activation, chain, deadline_at)
+        loaded = await activation.node.loader.load(activation.id)
     if MIGRATIONS_SLOT in loaded.rows or activation.node.dispatcher.newer:
         _check_known(activation, loaded)
     activation.sql = None
@@ -666,12 +689,6 @@ def _check_known(activation: "Activation", loaded: Loaded) -> None:
         dispatcher.met_newer(activation.id, done)
         raise
     dispatcher.met_known(activation.id)
-
-
-def _pending(activation: "Activation", loaded: Loaded) -> tuple[ObjectMigration, ...]:
-    """The migrations that it has not had."""
-    known = activation.known.migrations
-    return known and known[number_in(loaded.rows) :]
 
 
 def _is_trial(activation: "Activation", turn: Turn, loaded: Loaded | None) -> bool:

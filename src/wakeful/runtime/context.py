@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from wakeful.runtime.object_runtime import ObjectRuntime
 from wakeful.runtime.storage import Storage
-from wakeful.runtime.turn import CURRENT
+from wakeful.runtime.turn import CURRENT, running_turn
 from wakeful.values.errors import BadOption, TurnOver
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Run
@@ -118,6 +118,15 @@ class Context:
                 f"{self.id}: ctx.commit() inside storage.transaction(); commit after it", code="turn.nested"
             )
         await self._activation.commit_now()
+
+    async def forget(self) -> None:
+        """Have this object forgotten once the turn is on disk: rows, timers, jobs, sockets, ledger, name; it begins anew then.
+
+        What the turn writes goes with it; what it sends to others is sent. See docs/howto/forget.md.
+        """
+        turn = running_turn(self._activation, "ctx.forget()")
+        turn.check_writable()
+        turn.forget()
 
     def transaction(self) -> AbstractAsyncContextManager[Storage]:
         """A savepoint inside the turn: a raise undoes the writes, SQL and alarm changes made inside, and only those."""

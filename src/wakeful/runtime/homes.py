@@ -149,6 +149,13 @@ class Forwards(Errands):
         turn.set_timer(Timer(timer.id, f"{FORWARDED}:{receipt}", due_at, due_at, timer.seq, payload=payload))
         return False
 
+    async def on_forgotten(self, turn: Turn, timer: Timer) -> None:
+        """What the object has sent gets there all the same, now. Its receipt, which names nobody, stays."""
+        await self.fire(turn.activation, turn, timer)
+        turn.timers = {
+            name: one for name, one in turn.timers.items() if not name.startswith(f"{FORWARDED}:") or one is None
+        }
+
 
 def receipt_id(errand: Timer) -> str:
     """The same for every try of that very errand."""

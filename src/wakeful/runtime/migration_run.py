@@ -8,7 +8,7 @@ import inspect
 from typing import Any, Protocol
 
 from wakeful.runtime.context import Context
-from wakeful.runtime.migrations import ObjectMigration, encode_number
+from wakeful.runtime.migrations import ObjectMigration, encode_number, number_in
 from wakeful.runtime.object_runtime import ObjectRuntime
 from wakeful.runtime.state import NO_STATE, RawState, State, UnmigratedState
 from wakeful.runtime.turn import Turn
@@ -20,6 +20,12 @@ class MigratedObject(ObjectRuntime, Protocol):
     """One whose state is another thing while it is migrated."""
 
     state: State
+
+
+def pending_migrations(activation: ObjectRuntime, loaded: Loaded) -> tuple[ObjectMigration, ...]:
+    """Those that it has not had."""
+    known = activation.known.migrations
+    return known and known[number_in(loaded.rows) :]
 
 
 async def migrate(activation: MigratedObject, turn: Turn, loaded: Loaded, pending: tuple[ObjectMigration, ...]) -> None:

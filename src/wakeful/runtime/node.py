@@ -16,6 +16,7 @@ from wakeful.runtime.arrivals import Arrivals
 from wakeful.runtime.calls import Call, Deadlines, check_loop, copy_message, is_small, make_stub
 from wakeful.runtime.committer import Committer, Failure
 from wakeful.runtime.dispatcher import Dispatcher
+from wakeful.runtime.erasure import FORGET, Forgets, forget
 from wakeful.runtime.events import Events
 from wakeful.runtime.hibernation import Hibernation
 from wakeful.runtime.homes import FORWARDED, PREFIX, Forwards, Homes, add_apart, route_timers
@@ -33,12 +34,13 @@ from wakeful.runtime.routes import Routes
 from wakeful.runtime.rows import Loader
 from wakeful.runtime.sideline import Sideline
 from wakeful.runtime.slots import Overload, Slots, SlowStart
+from wakeful.runtime.timer_handler import TimerHandler
 from wakeful.runtime.timer_runs import TimerRuns
 from wakeful.runtime.tracer import begin
 from wakeful.runtime.turn import CURRENT, Turn, running_turn
 from wakeful.runtime.upkeep import Upkeep
 from wakeful.store.protocol import NO_GUARDS, Guard, Hint, NodeRow, Obstacle, Store
-from wakeful.values.commits import Commit
+from wakeful.values.commits import FORGET_TIMER, Commit
 from wakeful.values.errors import Fenced, NotRunning, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.metrics import Meter
@@ -102,19 +104,19 @@ class Node(NodeRuntime):
         self.queue = TimerQueue(limits.near_timers)
         self.slots = Slots(limits)
         self.slow_start = SlowStart(self.slots, limits, clock, on_wider=lambda: self.dispatcher.poke())
-        self.overload = self._new_overload()
-        self.deadlines = Deadlines(clock)
+        self.overload, self.deadlines = self._new_overload(), Deadlines(clock)
         self.loader = Loader(store, self.store_failed)
         self.committer = self._new_committer()
         self.timer_runs = TimerRuns(self)
         self.timer_runs.register(Alarms(limits.alarm_deadline_ms))
-        for prefix in (PREFIX, FORWARDED):
-            self.timer_runs.register(Forwards(prefix, limits.call_deadline_ms), quiet=True)
+        quiet: list[TimerHandler] = [Forwards(prefix, limits.call_deadline_ms) for prefix in (PREFIX, FORWARDED)]
+        for handler in (*quiet, Forgets(limits.alarm_deadline_ms)):
+            self.timer_runs.register(handler, quiet=True)
         # What features do to any object, by dotted name ("schedules.pause"): turns like any other call.
-        self.operations: dict[str, Callable[..., Awaitable[Any]]] = {REDRIVE: redrive, DROP: drop}
-        self.quiet_operations: set[str] = {REDRIVE, DROP}  # of these, those that do not wake it
+        self.operations: dict[str, Callable[..., Awaitable[Any]]] = {REDRIVE: redrive, DROP: drop, FORGET: forget}
+        self.quiet_operations: set[str] = {REDRIVE, DROP, FORGET}  # of these, those that do not wake it
         self.rewrites: dict[str, Callable[[ObjectClass, Call], None]] = {}  # names that stand for other calls
-        self.features: dict[str, Any] = {}  # each feature's own, by its name
+        self.features, self.erasers = dict[str, Any](), list[Callable[[Turn], Awaitable[None]]]()  # each feature's own
         self.sideline = Sideline(clock, self.keep)
         self.farewells, self.returns = list[Callable[[Collection[int]], None]](), list[Callable[[], None]]()
         self.last_words: list[Callable[[], Awaitable[None]]] = []  # to be said before it stops, while it can be asked
@@ -472,6 +474,14 @@ class Node(NodeRuntime):
         handler = self.timer_runs.handler_of(parked.timer.name)
         if handler is not None:
             await handler.on_dropped(running_turn(activation, "drop"), parked)
+
+    async def end_timer(self, turn: Turn, timer: Timer) -> None:
+        handler = self.timer_runs.handler_of(timer.name)
+        if handler is not None:
+            await handler.on_forgotten(turn, timer)
+
+    def on_forgotten(self, id: ObjectId) -> None:
+        self.queue.clear(id, FORGET_TIMER, 0)
 
     def taken_at(self, shard: int) -> int:
         return self.ownership.taken_at.get(shard, 0)

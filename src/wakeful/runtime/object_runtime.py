@@ -42,6 +42,7 @@ class NodeRuntime(Env, ABC):
     sideline: Sideline
     features: dict[str, Any]  # each feature's own, by its name
     # Told of shards that go or are in doubt, and when a lapsed lease runs again: others may have thought the node dead.
+    erasers: list[Callable[[Any], Awaitable[None]]]  # of each feature: an object is forgotten, see feature.py
     farewells: list[Callable[[Collection[int]], None]]
     returns: list[Callable[[], None]]
 
@@ -103,6 +104,14 @@ class NodeRuntime(Env, ABC):
     @abstractmethod
     async def end_parked(self, activation: "ObjectRuntime", parked: Parked) -> None:
         """A parked timer of the object is let go: have its kind end what waits for it, in the running turn."""
+
+    @abstractmethod
+    async def end_timer(self, turn: Any, timer: Timer) -> None:
+        """A timer of an object that is forgotten goes: have its kind end what waits for it."""
+
+    @abstractmethod
+    def on_forgotten(self, id: ObjectId) -> None:
+        """Nothing is left of the object, nor of the timer that would have finished that."""
 
     @abstractmethod
     def taken_at(self, shard: int) -> int:
@@ -179,6 +188,10 @@ class ObjectRuntime(Protocol):
 
     def put_to_sleep(self) -> None:
         """The next event finds it asleep, and makes it anew."""
+        ...
+
+    def begin_anew(self) -> None:
+        """Nothing of it is left anywhere: the next event finds an object that never was."""
         ...
 
     def hold_awake(self) -> None:

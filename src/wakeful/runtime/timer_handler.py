@@ -31,6 +31,10 @@ class TimerHandler(Protocol):
         """A person lets go of a parked one: it never runs again, and here the handler ends what waits for it."""
         ...
 
+    async def on_forgotten(self, turn: Turn, timer: Timer) -> None:
+        """Its object is forgotten, and the timer, pending or parked, goes with it: here the handler ends what waits for it."""
+        ...
+
     def reads(self, timer: Timer) -> Slot | None:
         """The row that `fire` begins with reading, if there is one."""
         ...
@@ -79,6 +83,9 @@ class RowTimers:
     """The part of handlers whose timers are nothing but rows: waking an object asks nothing of them, nor does an end."""
 
     async def on_dropped(self, turn: Turn, parked: Parked) -> None:
+        """Nothing to do."""
+
+    async def on_forgotten(self, turn: Turn, timer: Timer) -> None:
         """Nothing to do."""
 
     def reads(self, timer: Timer) -> Slot | None:

@@ -13,6 +13,7 @@ from wakeful.policy.retry import CRASHES_MAX, platform_delay_ms
 from wakeful.runtime.activation import wake
 from wakeful.runtime.calls import Call, Deadlines, cancellation, too_long
 from wakeful.runtime.committer import Failure
+from wakeful.runtime.erasure import resume
 from wakeful.runtime.timer_handler import Failed, RunLater, Stale, TimerHandler
 from wakeful.runtime.tracer import trace_run
 from wakeful.runtime.turn import CURRENT, DONE, Turn
@@ -162,8 +163,7 @@ class TimerRuns:
 
     def run(self, activation: "Activation", timer: Timer) -> Awaitable[None]:
         """One attempt of a due timer, to its commit on its way."""
-        is_out = self._node.queue.running.get((timer.id, timer.name)) is timer  # not cleared or replaced on disk
-        if not is_out or not _is_current(activation, timer):
+        if not self._is_out(timer) or not _is_current(activation, timer):
             self._node.skip_timer(timer)
             self.go_on()
             return DONE
@@ -177,6 +177,10 @@ class TimerRuns:
         if crashes > timer.crashes:
             return self._try_suspect(activation, timer, crashes)
         return self._attempt(activation, timer, crashes)
+
+    def _is_out(self, timer: Timer) -> bool:
+        """It was handed out, and neither cleared nor replaced on disk since."""
+        return self._node.queue.running.get((timer.id, timer.name)) is timer
 
     async def _try_suspect(self, activation: "Activation", timer: Timer, crashes: int) -> None:
         """Run it when other suspects leave it room; until then its object is free, for one that runs may call it."""
@@ -226,8 +230,7 @@ class TimerRuns:
                 return  # the others first, then it alone
             self.suspects.pop()
             # Else it was replaced, or will be read again.
-            is_out = node.queue.running.get((timer.id, timer.name)) is timer
-            if is_out and node.dispatcher.hand_out(timer, has_waited=True):
+            if self._is_out(timer) and node.dispatcher.hand_out(timer, has_waited=True):
                 count -= self.crashes_of(timer) > timer.crashes  # else it only waited behind one
 
     async def _attempt(self, activation: "Activation", timer: Timer, crashes: int) -> None:
@@ -331,9 +334,9 @@ class TimerRuns:
         self._firing[timer.id] = (timer.name, call)
         turn: Turn | None = None
         try:
-            if not activation.is_awake and handler.prefix not in self.quiet:
-                await wake(activation, chain, call.deadline_at)
-                if not _is_current(activation, timer):
+            if not activation.is_awake:
+                await (resume if handler.prefix in self.quiet else wake)(activation, chain, call.deadline_at)
+                if not self._is_out(timer) or not _is_current(activation, timer):
                     node.skip_timer(timer)
                     return None, None
             turn = Turn(activation, chain, call.deadline_at, consumed=timer, fired_at=fired_at)

@@ -4,9 +4,9 @@ from collections.abc import Callable, Generator, Mapping
 from contextvars import ContextVar
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from wakeful.runtime.object_runtime import ObjectRuntime
-from wakeful.values.codec import Shelf, shelve_with
-from wakeful.values.commits import MIGRATIONS_SLOT, USER, Commit, Remembered, Slot
+from wakeful.runtime.object_runtime import NodeRuntime, ObjectRuntime
+from wakeful.values.codec import Shelf, encode, shelve_with
+from wakeful.values.commits import FORGET_TIMER, FORGOTTEN_SLOT, MIGRATIONS_SLOT, USER, Commit, Remembered, Slot
 from wakeful.values.errors import ReadOnly, TurnOver
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Entry, Occurrence, Parked, Run, Timer, run_id
@@ -242,6 +242,12 @@ class RefusedWrite(Done[Any]):
         yield  # pragma: no cover  (makes this a generator)
 
 
+def forget_timer(node: NodeRuntime, id: ObjectId, shard: int, after_ms: int = 0) -> Timer:
+    """The timer at which an object is forgotten; `shard` is that of whoever asks for it."""
+    due_at = node.clock.now() + after_ms
+    return Timer(id, FORGET_TIMER, due_at, due_at, node.next_seq(shard))
+
+
 class Turn(CommitDraft):
     """One event of an object, from its start to its end: whose it is, what it is, and what it has written."""
 
@@ -371,6 +377,11 @@ class Turn(CommitDraft):
         elif self.activation.sql is not None:
             self.activation.sql.wipe(len(self.saved))
             self.sql_writes += 1
+
+    def forget(self, *, after_ms: int = 0) -> None:
+        """Have the object forgotten once this is on disk: its next event does it (see erasure.py), or a timer does."""
+        self.writes[FORGOTTEN_SLOT] = encode(0)
+        self.set_timer(forget_timer(self.activation.node, self.activation.id, self.activation.shard, after_ms))
 
     # savepoints
 

@@ -9,12 +9,13 @@ from wakeful.schedules.functions import CLASS as FUNCTIONS
 from wakeful.schedules.functions import Functions, start_function
 from wakeful.schedules.options import FEATURE, NodeSchedules
 from wakeful.schedules.schedules import operations, upsert
-from wakeful.schedules.tenants import CLAIMS, TENANTS, Claims, Quotas, Tenant
+from wakeful.schedules.tenants import CLAIMS, TENANTS, Claims, Quotas, Tenant, erase
 from wakeful.schedules.timers import LaneTimer, ScheduleTimer
 from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
+    from wakeful.runtime.turn import Turn
 
 
 class ScheduleFeature(Feature):
@@ -46,3 +47,6 @@ class ScheduleFeature(Feature):
         """Functions on the deployment's clock have their schedules."""
         for name in self.functions.names():
             await start_function(node, name)
+
+    async def erase(self, turn: "Turn") -> None:
+        await erase(turn)

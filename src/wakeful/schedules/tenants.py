@@ -10,8 +10,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from msgspec.structs import replace
+
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.turn import Turn
+from wakeful.store.protocol import Query
+from wakeful.values.codec import decode
+from wakeful.values.commits import USER
 from wakeful.values.errors import BadOption, QuotaExceeded
 from wakeful.values.ids import RESERVED, ObjectId, check_key, tenant_of
 from wakeful.values.times import Duration, duration_ms, to_datetime
@@ -23,6 +28,7 @@ TENANTS = "wakeful.Tenant"
 CLAIMS = "wakeful.Claim"
 SHARDS_MAX = 1_000
 MINUTE_MS = 60_000
+PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,7 @@ class Tenant:
                 f"tenant {tenant!r} would have {after} schedules, its quota `schedules` is {schedules}; cancel some, or raise it",
                 code="quota.schedules",
             )
-        await storage.put(f"object:{who}", count)
+        await (storage.put(f"object:{who}", count) if count else storage.delete(f"object:{who}"))
         await storage.put("total", after)
 
 
@@ -145,6 +151,12 @@ class Claims:
             await self._ctx.storage.put("held", held)
         return Claim(is_won, held["who"], to_datetime(held["at"]), to_datetime(held["until"]))
 
+    async def forget(self, who: str) -> None:
+        """What that object claimed stays claimed, and nobody knows by whom."""
+        held = await self._ctx.storage.get("held")
+        if held is not None and held["who"] == who:
+            await self._ctx.storage.put("held", held | {"who": "", "run": None})
+
 
 async def claim(turn: Turn, name: str, window: Duration) -> Claim:
     """Ask for the sole right to do the named thing until the window is over."""
@@ -155,6 +167,22 @@ async def claim(turn: Turn, name: str, window: Duration) -> Claim:
     arguments = (str(turn.activation.id), None if run is None else run.id, window_ms)
     answer: Claim = await turn.activation.node.send(ObjectId(CLAIMS, check_key(CLAIMS, name)), "take", arguments, {})
     return answer
+
+
+async def erase(turn: Turn) -> None:
+    """The object of this turn is forgotten: it is counted nowhere any more, and no claim says that it was its own."""
+    node, id = turn.activation.node, turn.activation.id
+    tenant = ObjectId(TENANTS, tenant_of(id.key))
+    home = node.home(tenant)
+    if await home.reading(home.store.read(tenant, USER, [f"object:{id}"])):
+        await node.send(tenant, "admit", (str(id), 0, 0, None, False), {})
+    query = Query(cls=CLAIMS, limit=PAGE)
+    while claims := await home.reading(home.store.find_objects(query)):
+        for info in claims:
+            held = await home.reading(home.store.read(info.id, USER, ["held"]))
+            if held and decode(held["held"])["who"] == str(id):
+                await node.send(info.id, "forget", (str(id),), {})
+        query = replace(query, after=tuple(claims[-1].id))
 
 
 @dataclass(frozen=True, slots=True)

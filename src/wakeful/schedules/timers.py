@@ -147,6 +147,9 @@ class ScheduleTimer:
     async def on_dropped(self, turn: Turn, parked: Parked) -> None:
         """Nothing to do: what is parked is an occurrence, and has a lane of its own."""
 
+    async def on_forgotten(self, turn: Turn, timer: Timer) -> None:
+        """Nothing to do: nobody waits for an occurrence."""
+
     def reads(self, timer: Timer) -> Slot | None:
         return slot_of(schedule_of(timer.name)[0])
 
@@ -213,6 +216,9 @@ class LaneTimer:
         if record is not None and record.state == "done" and not record.is_named:
             record.counters.failures = max(0, record.counters.failures - 1)
             await _keep(turn, book, name, record)
+
+    async def on_forgotten(self, turn: Turn, timer: Timer) -> None:
+        """Nothing to do: nobody waits for an occurrence."""
 
     def reads(self, timer: Timer) -> Slot | None:
         return slot_of(schedule_of(timer.name)[0])

@@ -5,9 +5,15 @@ written before it is done and completed after: one that is still `begun` was cut
 out, have rows of their own number, so that a flood of them can't push out what operators did.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from urllib.parse import quote
 
+from msgspec import Struct
+
+from wakeful.runtime.context import runtime_of
 from wakeful.security.scopes import AUDIT
 from wakeful.store.protocol import Range, Store
 from wakeful.values.codec import decode
@@ -23,8 +29,10 @@ if TYPE_CHECKING:
 LOG = ObjectId(AUDIT, "all")
 ACT, REFUSAL, VISIT = "act:", "refusal:", "visit:"
 HEAD = "head"
+SECRET = "secret"  # of the pseudonyms of those that were forgotten
 TEXT_CHARS_MAX = 600  # of one field
 ACTOR_STEP = 200  # rows that are read at once in search of those of one actor
+REDACT_PAGE = 200
 TRIM_MAX = 100  # rows dropped with one new one, when fewer are to be kept than before
 # How an act stands: done, refused or gone wrong, answered that there was nothing to do, or done to some of what was meant.
 BEGUN, DONE, FAILED, NOTHING, PARTLY = "begun", "done", "failed", "nothing", "partly"
@@ -53,11 +61,34 @@ class AuditPage(NamedTuple):
     cursor: str | None
 
 
+class Naming(Struct, frozen=True):
+    """What an audit row says when it names one of these objects: that of a key, or those whose keys begin so."""
+
+    cls: str | None
+    key: str | None
+    prefix: str | None
+
+    def is_in(self, row: dict[str, Any]) -> bool:
+        cls = r"\b[A-Za-z_][A-Za-z0-9_.-]*" if self.cls is None else rf"\b{re.escape(self.cls)}"
+        start = self.key or self.prefix or ""
+        either = "|".join(map(re.escape, {start, quote(start), quote(start, safe="")}))  # as it is, or as in a URL
+        pattern = re.compile(f"{cls}/(?:{either})" + ("" if self.key is None else r"(?!\w)"))
+        detail = row.get("detail") or {}
+        asked = detail.get("key") or detail.get("prefix") or ""  # of an act on all that a filter leaves
+        is_asked = bool(asked) and asked.startswith(start) and self.cls in (None, detail.get("cls"))
+        return is_asked or any(pattern.search(text) for text in _texts(row))
+
+
+def _texts(value: Any) -> list[str]:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return [value] if isinstance(value, str) else [text for part in inside for text in _texts(part)]
+
+
 def audit_class(rows_max: int) -> type:
     """The class of the object that keeps the newest `rows_max` acts, and as many refusals and logins."""
 
     class Audit:
-        """Keeps the audit rows of the deployment; rows are added and completed, never changed. Not for callers."""
+        """Keeps the audit rows of the deployment; rows are added and completed, and lose a name that is to be forgotten. Not for callers."""
 
         def __init__(self, ctx: "Context") -> None:
             self._ctx = ctx
@@ -84,6 +115,27 @@ def audit_class(rows_max: int) -> type:
         async def visit(self, actor: str, act: str, target: str) -> None:
             """Write that somebody logs in or out, which whoever has any token can do as often as they like."""
             await self._add(VISIT, {"actor": actor, "act": act, "target": target, "outcome": DONE})
+
+        async def pseudonym(self, name: str) -> str:
+            """The same for the same name, and nothing to whoever has not got it: keyed with a secret of this log."""
+            secret = await self._ctx.storage.get(SECRET)
+            if secret is None:
+                dice = runtime_of(self._ctx).node.dice
+                secret = b"".join(int(dice.random() * (1 << 48)).to_bytes(6, "big") for _ in range(6))
+                await self._ctx.storage.put(SECRET, secret)
+            return blake2b(name.encode(), key=secret, digest_size=12).hexdigest()
+
+        async def redact(self, after: str, which: Sequence[str | None], name: str) -> str | None:
+            """A page of the rows: of those that name it stays who did what and when, and to whom becomes that name.
+
+            Where the next page begins; None: there is none.
+            """
+            naming = Naming(*which)
+            rows = await self._ctx.storage.list(start_after=after, limit=REDACT_PAGE)
+            for key, row in rows.items():
+                if key.startswith((ACT, REFUSAL, VISIT)) and naming.is_in(row):
+                    await self._ctx.storage.put(key, row | {"target": name, "detail": {}, "error": None})
+            return max(rows) if len(rows) == REDACT_PAGE else None
 
         async def _add(self, kind: str, row: dict[str, Any]) -> int:
             storage = self._ctx.storage

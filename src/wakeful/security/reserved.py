@@ -26,6 +26,7 @@ from wakeful.values.times import to_datetime
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
+    from wakeful.runtime.turn import Turn
 
 
 # How does a running program bring everything in its stores under the newest key?
@@ -81,6 +82,9 @@ class SecurityFeature(Feature):
 
     def __init__(self, audit_rows: int) -> None:
         self.classes = security_classes(audit_rows)
+
+    async def erase(self, turn: "Turn") -> None:
+        """Nothing: tokens name prefixes, and what operators did to it stays on record (`Acts.forget` takes its name out)."""
 
 
 class Bare:

@@ -8,13 +8,15 @@ from wakeful.runtime.turn import Turn
 from wakeful.sockets import records as keeping
 from wakeful.sockets.gateways import GATEWAYS, LOST, Gateways
 from wakeful.sockets.node_sockets import NodeSockets, feature_of
-from wakeful.sockets.outbox import REQUEST
+from wakeful.sockets.outbox import CLOSE as CLOSED_BY
+from wakeful.sockets.outbox import REQUEST, effect, put
 from wakeful.sockets.socket import FEATURE
 from wakeful.sockets.turns import (
     CLOSE,
     CLOSED,
     CONNECT,
     FORGET,
+    FORGOTTEN,
     LATER,
     MESSAGE,
     close_later,
@@ -112,6 +114,12 @@ class SocketFeature(Feature):
             sweep = feature_of(node).sweep
             node.routes.watchers.append(sweep.look)
             sweep.look()
+
+    async def erase(self, turn: Turn) -> None:
+        """Its clients are sent away; the list of gateways loses its name when they are gone."""
+        feature, (code, reason) = feature_of(turn.activation.node), FORGOTTEN
+        for id, kept in (await keeping.load_all(turn)).items():
+            put(turn, feature, kept.gateway, effect(CLOSED_BY, turn, [id], code=code, reason=reason))
 
     async def stopping(self, node: "Node") -> None:
         """Clients that are connected here are sent away."""

@@ -17,7 +17,18 @@ from wakeful.sockets.held import ConnectionWire, Held, Here
 from wakeful.sockets.outbox import AUTO, CLOSE, Effect
 from wakeful.sockets.register import Register
 from wakeful.sockets.socket import Message, SocketRequest
-from wakeful.sockets.turns import CLOSED, CONNECT, FORGET, GONE, LATER, MESSAGE, TOO_MANY, check_takes_sockets, has_hook
+from wakeful.sockets.turns import (
+    CLOSED,
+    CONNECT,
+    FORGET,
+    FORGOTTEN,
+    GONE,
+    LATER,
+    MESSAGE,
+    TOO_MANY,
+    check_takes_sockets,
+    has_hook,
+)
 from wakeful.values.errors import (
     DeadlineExceeded,
     Denied,
@@ -148,10 +159,11 @@ class Gateway:
         """The connection is gone; returns when the object knows, if it can."""
         if self.sockets.get(held.id) is not held:
             return
+        is_forgotten = held.closing == FORGOTTEN  # then nothing is to wake in its place
         if held.closing is not None:
             (code, reason), was_clean = held.closing, not held.is_aborted
         self._let_go(held)
-        await self._part(held, code, reason, was_clean=was_clean)
+        await self._part(held, code, reason, was_clean=was_clean, is_late=is_forgotten)
 
     def on_lost(self, held: Held) -> None:
         """Nobody waits for the end of this connection: the object is told of it as soon as it can be."""

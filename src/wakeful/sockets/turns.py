@@ -25,6 +25,7 @@ CONNECT, MESSAGE, CLOSED, FORGET = "sockets.connect", "sockets.message", "socket
 LATER = "sockets.close_later"
 CLOSE = "socket-close"  # a timer of the object: one of its sockets is gone, and it is to be told
 TOO_MANY = "limit.sockets"
+FORGOTTEN = (1001, "the object was forgotten")
 GONE = (1012, "the socket is not known any more; connect again")
 
 

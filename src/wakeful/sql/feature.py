@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
 from wakeful.runtime.feature import Feature
-from wakeful.runtime.turn import running_turn
+from wakeful.runtime.turn import Turn, running_turn
 from wakeful.store.protocol import WAKE_PAGES, Range
 from wakeful.values.commits import PAGE_BYTES, PAGES, Loaded, page_slot
 from wakeful.values.errors import Undecodable
@@ -30,6 +30,9 @@ class SqlFeature(Feature):
     def equip(self, node: "Node") -> None:
         node.features[FEATURE] = NodeDatabases(node)
         node.operations[WRITE] = write
+
+    async def erase(self, turn: Turn) -> None:
+        """Nothing more: pages are rows of the object."""
 
 
 async def write(context: "Context", query: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -26,6 +27,8 @@ from wakeful.store.protocol import (
 )
 from wakeful.store.sends import check_once, is_other, still_out
 from wakeful.values.commits import (
+    FORGET_TIMER,
+    FORGOTTEN_SLOT,
     MIGRATIONS_SLOT,
     PAGES,
     STATE_SLOT,
@@ -250,6 +253,31 @@ class MemoryStore:
             if id in self.disk.receipts:
                 receipt, left_out = self.disk.receipts[id]
                 self.disk.receipts[id] = (replace(receipt, expires_at=at), left_out)
+
+    async def erase(self, node: str, id: ObjectId, epoch: int, *, now: int, limit: int) -> bool:
+        self._check()
+        disk, shard = self.disk, shard_of(id)
+        if (disk.shards[shard].owner, disk.shards[shard].epoch) != (node, epoch):
+            raise Fenced(shard, epoch)
+        rows = disk.rows.get(id, {})
+        if FORGOTTEN_SLOT not in rows:
+            return True
+        tables: list[tuple[dict[Any, Any], list[Any]]] = [
+            (rows, [slot for slot in rows if slot != FORGOTTEN_SLOT]),
+            (disk.entries, [number for number, entry in disk.entries.items() if entry.id == id]),
+            (disk.parked, [number for number, parked in disk.parked.items() if parked.timer.id == id]),
+            (disk.remembered, [slot for slot in disk.remembered if slot[0] == id]),
+        ]
+        for table, going in tables:
+            for slot in going[:limit]:
+                del table[slot]
+        if any(len(going) > limit for _, going in tables):
+            return False
+        del disk.rows[id], disk.objects[id]
+        disk.timers.pop((id, FORGET_TIMER), None)
+        if any(owner == id for owner, _ in disk.timers):
+            disk.objects[id] = (now, now)
+        return True
 
     async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
         self._check()
@@ -504,7 +532,7 @@ class MemoryStore:
 
 def _comes_along(slot: Slot) -> bool:
     """The row is needed by a large object that wakes."""
-    return slot in (STATE_SLOT, MIGRATIONS_SLOT) or (slot[0] == PAGES and slot <= page_slot(WAKE_PAGES))
+    return slot in (STATE_SLOT, MIGRATIONS_SLOT, FORGOTTEN_SLOT) or (slot[0] == PAGES and slot <= page_slot(WAKE_PAGES))
 
 
 def _matches(id: ObjectId, query: Query) -> bool:

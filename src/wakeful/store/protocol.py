@@ -368,6 +368,16 @@ class Store(MembershipTable, Views, Protocol):
         """Nobody asks again under these ids: they expire then, when nothing of theirs can be on its way any more."""
         ...
 
+    async def erase(self, node: str, id: ObjectId, epoch: int, *, now: int, limit: int) -> bool:
+        """Remove what is kept of an object that is marked (`FORGOTTEN_SLOT`), at most `limit` rows of each table; True when nothing is left.
+
+        Its rows of all spaces, its ledger, what is parked of it, its remembered answers; with the last of them the mark,
+        the timer that would finish this, and the object itself. Other timers stay, and then the object does, as if it
+        had been made `now`: somebody sent them since. Without the mark nothing happens, however late it is asked.
+        `Fenced` when the object's shard is not owned by `node` at that epoch.
+        """
+        ...
+
     # an object's rows
 
     async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:

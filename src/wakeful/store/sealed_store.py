@@ -80,6 +80,7 @@ class SealedStore:
         self.release = inner.release
         self.owners = inner.owners
         self.prune = inner.prune
+        self.erase = inner.erase
         self.locks = inner.locks
         self.time = inner.time
         self.tell = inner.tell

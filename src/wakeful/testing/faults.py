@@ -298,6 +298,9 @@ class FaultyStore:
     async def find_answers(self, query: Query, *, now: int) -> list[tuple[ObjectId, Remembered]]:
         return await self._pass("find", lambda: self.inner.find_answers(query, now=now))
 
+    async def erase(self, node: str, id: ObjectId, epoch: int, *, now: int, limit: int) -> bool:
+        return await self._pass("erase", lambda: self.inner.erase(node, id, epoch, now=now, limit=limit))
+
     async def timers(
         self, shards: Sequence[int], *, after: TimerKey | None, until: int, limit: int
     ) -> tuple[list[Timer], bool]:

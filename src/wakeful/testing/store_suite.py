@@ -12,13 +12,22 @@ from wakeful.testing.suites.commits import CommitSuite, SendSuite
 from wakeful.testing.suites.fences import FenceSuite, NodeSuite
 from wakeful.testing.suites.finds import FindSuite, PruneSuite
 from wakeful.testing.suites.inserts import InsertSuite
-from wakeful.testing.suites.objects import ObjectSuite
+from wakeful.testing.suites.objects import EraseSuite, ObjectSuite
 from wakeful.testing.suites.timers import TimerSuite
 
 __all__ = ["StoreSuite"]
 
 
 class StoreSuite(
-    CommitSuite, FenceSuite, NodeSuite, ObjectSuite, TimerSuite, InsertSuite, SendSuite, FindSuite, PruneSuite
+    CommitSuite,
+    FenceSuite,
+    NodeSuite,
+    ObjectSuite,
+    EraseSuite,
+    TimerSuite,
+    InsertSuite,
+    SendSuite,
+    FindSuite,
+    PruneSuite,
 ):
     """Everything that a store must do, one test a sentence."""

@@ -16,9 +16,12 @@ SYSTEM = 1
 PAGES = 2
 SPACES = (USER, SYSTEM, PAGES)
 Slot = tuple[int, str]  # (space, key)
-# What an object can't wake without, however many rows it has: its typed state, and how many migrations it has had.
+# What an object can't wake without, however many rows it has: its typed state, how many migrations it has had, and
+# that it is to be forgotten, which is finished first.
 STATE_SLOT: Slot = (SYSTEM, "state")
 MIGRATIONS_SLOT: Slot = (SYSTEM, "migrations")
+FORGOTTEN_SLOT: Slot = (SYSTEM, "forgotten")
+FORGET_TIMER = "forget"  # the timer that finishes it if nobody else does
 
 
 def page_slot(number: int) -> Slot:
@@ -119,5 +122,5 @@ class Loaded(Struct, frozen=True, gc=False):
     alarm: Timer | None
     rows: dict[
         Slot, bytes
-    ]  # STATE_SLOT, MIGRATIONS_SLOT and the first pages of its database; all its rows when they are few
+    ]  # STATE_SLOT, MIGRATIONS_SLOT, FORGOTTEN_SLOT and the first pages of its database; all its rows when they are few
     complete: bool  # `rows` is everything the object has

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from wakeful.runtime.context import Context
     from wakeful.runtime.node import Node
+    from wakeful.runtime.turn import Turn
 
 
 # How is a Worker's code imported so that `import workers` means ours there, and nowhere else?
@@ -181,6 +182,9 @@ class HostedFeature(Feature):
         node.timer_runs.register(HostedAlarms(node.limits.alarm_deadline_ms))
         node.operations[APART] = _apart
         node.farewells.append(self._beside.send_away)
+
+    async def erase(self, turn: "Turn") -> None:
+        """Nothing more: what hosted objects keep are rows and an alarm."""
 
 
 class WorkersApp(App):

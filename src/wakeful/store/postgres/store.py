@@ -58,7 +58,7 @@ from wakeful.store.protocol import (
 )
 from wakeful.store.table_copy import Copying
 from wakeful.values.commits import Commit, Info, Loaded, Remembered, page_slot
-from wakeful.values.errors import BadValue, StoreDown
+from wakeful.values.errors import BadValue, Fenced, StoreDown
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import ALARM, Entry, Parked, Timer, TimerKey
 
@@ -254,6 +254,17 @@ class PostgresStore:
 
     async def forget(self, receipts: Sequence[str], *, at: int) -> None:
         await self._run("forget", {"ids": list(receipts), "at": at})
+
+    async def erase(self, node: str, id: ObjectId, epoch: int, *, now: int, limit: int) -> bool:
+        shard = shard_of(id)
+        values = {"node": node, "shard": shard, "epoch": epoch, "cls": id.cls, "key": id.key}
+        [(is_ours, is_marked, gone)] = await self._run("erase", {**values, "limit": limit}, ["rows"])
+        is_done = not is_marked
+        if is_marked and gone < limit:
+            [(is_ours, is_done, _)] = await self._run("erase", {**values, "now": now}, ["end"])
+        if not is_ours:
+            raise Fenced(shard, epoch)
+        return bool(is_done)
 
     # an object's rows
 

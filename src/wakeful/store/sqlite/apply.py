@@ -11,8 +11,9 @@ from wakeful.store.sqlite.statements import SQL
 from wakeful.store.sqlite.writer import WriteRefused, refusal
 from wakeful.values.commits import Commit
 from wakeful.values.errors import Fenced
-from wakeful.values.ids import ObjectId
+from wakeful.values.ids import ObjectId, shard_of
 
+_ERASED = ("erase_rows", "erase_ledger", "erase_parked", "erase_requests")
 Owned = list[tuple[str | None, int]]  # owner and epoch, by shard
 
 
@@ -44,6 +45,21 @@ class Fences:
         owned = self._shards(db)
         failed: dict[ObjectId, WriteRefused] = {}
         return [_fence(commit, node, owned) or _apply_alone(db, commit, failed) for commit in commits]
+
+    def erase(self, db: sqlite3.Connection, node: str, id: ObjectId, epoch: int, now: int, limit: int) -> bool | Fenced:
+        """A piece of what is kept of a marked object goes; True when nothing is left."""
+        shard = shard_of(id)
+        if self._shards(db)[shard] != (node, epoch):
+            return Fenced(shard, epoch)
+        if db.execute(SQL["find_mark"], id).fetchone() is None:
+            return True
+        gone = [db.execute(SQL[name], (*id, limit)).rowcount for name in _ERASED]
+        if max(gone) >= limit:
+            return False
+        for name in ("erase_mark", "erase_timer", "erase_object"):
+            db.execute(SQL[name], id)
+        db.execute(SQL["remake_object"], (now, now, *id))
+        return True
 
     def _shards(self, db: sqlite3.Connection) -> Owned:
         """The shards as this transaction sees them; read again only when they can have changed."""

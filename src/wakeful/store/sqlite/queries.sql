@@ -63,6 +63,37 @@ UPDATE receipts SET expires_at = ? WHERE id = ?
 -- name: prune_receipts
 DELETE FROM receipts WHERE expires_at <= ?
 
+-- name: find_mark
+SELECT 1 FROM kv WHERE class = ? AND key = ? AND space = 1 AND name = 'forgotten'
+
+-- name: erase_rows
+DELETE FROM kv WHERE (class, key, space, name) IN
+ (SELECT class, key, space, name FROM kv
+   WHERE class = ? AND key = ? AND NOT (space = 1 AND name = 'forgotten') LIMIT ?)
+
+-- name: erase_ledger
+DELETE FROM ledger WHERE number IN (SELECT number FROM ledger WHERE class = ? AND key = ? LIMIT ?)
+
+-- name: erase_parked
+DELETE FROM parked WHERE number IN (SELECT number FROM parked WHERE class = ? AND key = ? LIMIT ?)
+
+-- name: erase_requests
+DELETE FROM requests WHERE (class, key, request) IN
+ (SELECT class, key, request FROM requests WHERE class = ? AND key = ? LIMIT ?)
+
+-- name: erase_mark
+DELETE FROM kv WHERE class = ? AND key = ? AND space = 1 AND name = 'forgotten'
+
+-- name: erase_timer
+DELETE FROM timers WHERE class = ? AND key = ? AND name = 'forget'
+
+-- name: erase_object
+DELETE FROM objects WHERE class = ? AND key = ?
+   AND NOT EXISTS (SELECT 1 FROM timers AS t WHERE t.class = objects.class AND t.key = objects.key)
+
+-- name: remake_object
+UPDATE objects SET created_at = ?, active_at = ? WHERE class = ? AND key = ?
+
 -- name: load_object
 -- One row for each of the object's rows when they are few. The CASE makes the key of the search NULL for
 -- a large object, so that none of its rows is looked at.
@@ -74,8 +105,10 @@ SELECT k.space, k.name, k.value, o.created_at, o.active_at, o.rows, o.bytes,
  WHERE o.class = ? AND o.key = ?
 
 -- name: load_large
--- Of a large object: its state, how many migrations it has had, and the first pages of its database.
-SELECT space, name, value FROM kv WHERE class = ? AND key = ? AND space = 1 AND name IN ('state', 'migrations')
+-- Of a large object: its state, how many migrations it has had, whether it is to be forgotten, and the first pages of
+-- its database.
+SELECT space, name, value FROM kv
+ WHERE class = ? AND key = ? AND space = 1 AND name IN ('state', 'migrations', 'forgotten')
 UNION ALL
 SELECT space, name, value FROM kv WHERE class = ? AND key = ? AND space = 2 AND name <= ?
 

@@ -36,7 +36,7 @@ from wakeful.store.sqlite.statements import SQL
 from wakeful.store.sqlite.writer import SqliteWriter, WriteRefused, down
 from wakeful.store.table_copy import Copying
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
-from wakeful.values.errors import BadUrl, StoreDown, StoreError
+from wakeful.values.errors import BadUrl, Fenced, StoreDown, StoreError
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Entry, Parked, Timer, TimerKey
 
@@ -308,6 +308,17 @@ class SqliteStore:
                 db.execute(SQL["forget_receipt"], (at, id))
 
         await self._writer.write(work, sync=False)
+
+    async def erase(self, node: str, id: ObjectId, epoch: int, *, now: int, limit: int) -> bool:
+        def work(db: sqlite3.Connection) -> tuple[bool | Fenced, int]:
+            return self._fences.erase(db, node, id, epoch, now, limit), db.execute(SQL["ledger_end"]).fetchone()[0] or 0
+
+        is_done, end = await self._writer.write(work, bulk=True)
+        if isinstance(is_done, Fenced):
+            raise is_done
+        # A number that was the last comes again when its row is gone.
+        self._pruned = self._pruned._replace(settled_to=min(self._pruned.settled_to, end))
+        return is_done
 
     # an object's rows, and timers
 

@@ -1,9 +1,11 @@
 """Layer 5. Does a store give an object back as it was?"""
 
-from wakeful.store.protocol import WAKE_PAGES, WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, Range
-from wakeful.testing.suites.harness import NOW, A, B, C, Harness, entry, timer
+from wakeful.store.protocol import WAKE_PAGES, WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, Query, Range, Store
+from wakeful.testing.suites.harness import NODE, NOW, A, B, C, Harness, entry, parked, timer
 from wakeful.values.commits import (
     FIRST_PAGE,
+    FORGET_TIMER,
+    FORGOTTEN_SLOT,
     MIGRATIONS_SLOT,
     PAGES,
     STATE_SLOT,
@@ -14,7 +16,8 @@ from wakeful.values.commits import (
     Remembered,
     page_slot,
 )
-from wakeful.values.ids import ObjectId
+from wakeful.values.errors import Fenced
+from wakeful.values.ids import ObjectId, shard_of
 
 
 class ObjectSuite(Harness):
@@ -177,3 +180,89 @@ class ObjectSuite(Harness):
         await self.done(store, self.turn(remember=first))
         await self.done(store, self.turn(remember=second), self.turn(remember=third))
         assert await store.recall(A, "k", now=NOW) == third
+
+
+class EraseSuite(Harness):
+    """An object that is forgotten."""
+
+    async def fill(self, store: Store, id: ObjectId, *, is_marked: bool) -> None:
+        """Something of everything, and twenty rows."""
+        rows = {(USER, f"{n:02}"): b"v" for n in range(17)} | {(SYSTEM, "state"): b"s", FIRST_PAGE: b"p"}
+        mark = {FORGOTTEN_SLOT: b"m"} if is_marked else {}
+        turn = self.turn(
+            id,
+            puts=rows | mark,
+            sets=[timer(id, FORGET_TIMER)] if is_marked else [timer(id)],
+            entries=[entry(id), entry(id, "other")],
+            parks=[parked(id)],
+            remember=Remembered("r", b"f", b"a", NOW + 1),
+            records=[Remembered("job", b"f", b"a", NOW - 1)],
+        )
+        await self.done(store, turn)
+
+    async def erase(self, store: Store, id: ObjectId = A, *, limit: int = 1_000) -> bool:
+        return await store.erase(NODE, id, self.epochs[shard_of(id)], now=NOW + 5, limit=limit)
+
+    async def left_of(self, store: Store, id: ObjectId) -> int:
+        """How much there is of it."""
+        query = Query(cls=id.cls, key=id.key)
+        rows = sum([len(await self.rows(store, id, space)) for space in (USER, SYSTEM, PAGES)])
+        rows += len(await store.find_objects(query)) + len(await store.find_timers(query))
+        rows += len(await store.find_entries(query)) + len(await store.find_parked(query))
+        return rows + len(await store.find_answers(query, now=0))
+
+    async def test_nothing_of_a_marked_object_is_left_and_others_stay_as_they_are(self) -> None:
+        store = await self.open_store()
+        await self.fill(store, A, is_marked=True)
+        await self.fill(store, B, is_marked=False)
+        before = await self.left_of(store, B)
+        assert await self.erase(store) is True
+        assert (await self.left_of(store, A), await self.left_of(store, B)) == (0, before)
+        assert await self.info(store) is None
+
+    async def test_one_that_is_not_marked_stays_whoever_asks_again_and_however_late(self) -> None:
+        store = await self.open_store()
+        await self.fill(store, A, is_marked=True)
+        assert (await self.erase(store), await self.erase(store)) == (True, True)
+        await self.fill(store, A, is_marked=False)
+        before = await self.left_of(store, A)
+        assert await self.erase(store) is True
+        assert await self.left_of(store, A) == before
+
+    async def test_it_goes_in_pieces_and_the_name_and_the_mark_are_the_last(self) -> None:
+        store = await self.open_store()
+        await self.fill(store, A, is_marked=True)
+        before = await self.left_of(store, A)
+        while not await self.erase(store, limit=4):
+            left = await self.left_of(store, A)
+            assert before - 16 <= left < before
+            assert FORGOTTEN_SLOT[1] in await self.rows(store, space=SYSTEM)
+            assert await self.info(store) is not None
+            before = left
+        assert await self.left_of(store, A) == 0
+
+    async def test_a_large_one_loads_with_its_mark(self) -> None:
+        store = await self.open_store()
+        await self.fill(store, A, is_marked=True)
+        [loaded] = await store.load([A])
+        assert (loaded.complete, loaded.rows[FORGOTTEN_SLOT]) == (False, b"m")
+
+    async def test_what_was_sent_to_it_since_stays_and_it_begins_there(self) -> None:
+        store = await self.open_store()
+        await self.fill(store, A, is_marked=True)
+        await store.insert([timer(A, "job:1")], now=NOW + 1)
+        assert await self.erase(store) is True
+        assert await self.timer_rows(store) == [timer(A, "job:1")]
+        assert await self.info(store) == Info(A, NOW + 5, NOW + 5, 0, 0)
+
+    async def test_an_earlier_owner_erases_nothing(self) -> None:
+        store = await self.open_store()
+        await self.fill(store, A, is_marked=True)
+        before = await self.left_of(store, A)
+        await store.claim("other", [shard_of(A)], now=NOW)
+        refused = None
+        try:
+            await self.erase(store)
+        except Fenced as fenced:
+            refused = fenced.shard
+        assert (refused, await self.left_of(store, A)) == (shard_of(A), before)
