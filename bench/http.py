@@ -31,7 +31,7 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
     found: list[Measure] = []
     async with app.run(url) as node, serving(app, node, "127.0.0.1:0") as server:
         used = time.process_time()
-        said = await _client(server.port, "callers", CALLERS, SECONDS)
+        said = await ask_callers(server.port, "callers", CALLERS, SECONDS)
         used = time.process_time() - used
         note = f"p50 {said['p50_ms']:.1f} ms, p99 {said['p99_ms']:.1f} ms, {said['statuses']}, client {said['client_cpu_s']:.1f} s CPU"
         found.append(Measure("http.write.64", said["rate"], "/s", note, used / max(1.0, said["rate"] * SECONDS) * 1e6))
@@ -43,7 +43,7 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
         ):
             late.clear()
             await _arm(node, name)
-            said = await _client(server.port, kind, count, SECONDS) if kind else await _rest()
+            said = await ask_callers(server.port, kind, count, SECONDS) if kind else await _rest()
             async with asyncio.timeout(30):
                 while len(late) < ALARMS_S * SECONDS:  # noqa: ASYNC110 - the node owes benchmarks no event
                     await asyncio.sleep(0.05)
@@ -65,7 +65,8 @@ async def _rest() -> dict[str, object]:
     return {}
 
 
-async def _client(port: int, kind: str, count: int, seconds: float) -> dict:  # type: ignore[type-arg]
+async def ask_callers(port: int, kind: str, count: int, seconds: float) -> dict:  # type: ignore[type-arg]
+    """What clients of that kind, in a process of their own, saw."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -99,6 +99,11 @@ async def callers(port: int, count: int, seconds: float) -> dict[str, object]:
     return await _run(port, count, seconds, [request(f"/v1/objects/Bench/h{n}/add") for n in range(OBJECTS)])
 
 
+async def inserter(port: int, count: int, seconds: float) -> dict[str, object]:
+    """Callers that each have one object insert a row into its database, again and again."""
+    return await _run(port, count, seconds, [request("/v1/objects/Shop/http/more")])
+
+
 async def neighbour(port: int, count: int, seconds: float) -> dict[str, object]:
     """Callers that wait a little between their calls, and what each call took."""
     return await _run(port, count, seconds, [request(f"/v1/objects/Bench/n{n}/add") for n in range(20)], PAUSE_S)
@@ -151,7 +156,7 @@ async def _run(port: int, count: int, seconds: float, requests: list[bytes], pau
 
 def main() -> None:
     port, kind, count, seconds = sys.argv[1:5]
-    work = {"callers": callers, "flood": flood, "slow": slow, "neighbour": neighbour}[kind]
+    work = {"callers": callers, "flood": flood, "slow": slow, "neighbour": neighbour, "inserter": inserter}[kind]
     try:
         import uvloop
 

@@ -15,7 +15,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bench.measures import rate
-from bench.program import Bench, Countdown, committed, make_app, now_ms, run_loop
+from bench.program import Bench, Countdown, committed, fall_asleep, make_app, now_ms, run_loop
+from bench.sql import FILL, Shop
 from wakeful import App, JobSpec
 from wakeful.runtime.node import Node
 
@@ -67,6 +68,27 @@ async def _fire(app: App, cls: type[Bench], node: Node, count: int) -> None:
     await committed(node)
 
 
+async def _insert(app: App, cls: type[Bench], node: Node, count: int) -> None:
+    await app.get(Shop, "a").make(FILL)
+    for _ in range(count):
+        await app.get(Shop, "a").more()
+
+
+async def _pages(app: App, cls: type[Bench], node: Node, count: int) -> None:
+    for number in range(count):
+        await app.get(Shop, "b").put(number)
+
+
+def _wake(key: str, method: str) -> Work:
+    async def work(app: App, cls: type[Bench], node: Node, count: int) -> None:
+        await (app.get(Shop, key).small(0) if key == "plain" else app.get(Shop, key).make(FILL))
+        for _ in range(count):
+            await fall_asleep(node)
+            await getattr(app.get(Shop, key), method)()
+
+    return work
+
+
 WORKS: dict[str, Work] = {
     "write": _write,
     "read": _read,
@@ -76,6 +98,11 @@ WORKS: dict[str, Work] = {
     "schedule_many": _jobs,
     "schedule_many keyed": _keyed,
     "job with its run": _fire,
+    "INSERT": _insert,
+    "put of its pages": _pages,
+    "wake": _wake("plain", "idle"),
+    "wake with 20 KiB of SQL": _wake("sql", "idle"),
+    "wake and its first query": _wake("query", "point"),
 }
 
 
@@ -86,6 +113,7 @@ async def do(work: str, url: str, count: int) -> None:
     """
     gc.disable()
     app, cls = make_app()
+    app.object(Shop)
     async with app.run(url) as node:
         await WORKS[work](app, cls, node, WARM)
         if count:
@@ -127,7 +155,7 @@ def main() -> None:
     for store in options.stores.split(","):
         for work in options.only.split(","):
             now = count(work, store, ROOT / "src")
-            line = f"{store:8}{work:22}{now:12,}"
+            line = f"{store:8}{work:26}{now:12,}"
             if options.against:
                 before = count(work, store, options.against)
                 line += f"   before {before:12,}   {now / before - 1:+.1%}"

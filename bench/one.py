@@ -22,7 +22,7 @@ WORKS = (
 )  # fmt: skip
 PEERS = (
     "apscheduler", "huey", "dbos", "pgqueuer", "procrastinate", "cronsim", "croniter", "python_statemachine",
-    "transitions",
+    "transitions", "workerd",
 )  # fmt: skip
 
 # Helper processes of a work, as module and function: they take a count and report in their own way.

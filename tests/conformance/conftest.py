@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from wakeful import AlarmInfo, App, Context, DurableObject, reader
+from wakeful.sql import feature
+from wakeful.sql.connection import ImageConnection
+from wakeful.sql.paged_connection import PagedConnection
 from wakeful.store import Store
 from wakeful.testing import World
 
@@ -30,6 +33,17 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:{tmp_path}/objects.db"
     url: str = request.getfixturevalue("postgres_schema_url")
     return url
+
+
+ENGINES: dict[str, Any] = {"stdlib": ImageConnection, "apsw": PagedConnection}
+
+
+@pytest.fixture(params=list(ENGINES))
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Databases of objects with the standard library, and with apsw."""
+    monkeypatch.setattr(feature, "connection_type", lambda: ENGINES[request.param])
+    name: str = request.param
+    return name
 
 
 Act = Callable[[Any], Awaitable[Any]]

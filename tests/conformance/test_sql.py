@@ -1,7 +1,6 @@
 """The database of an object: it commits, is undone, sleeps and moves with everything else, on every store."""
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,23 +9,14 @@ from typing import Any
 import pytest
 
 from tests.conformance.acts import SECOND, Expected, Gate
+from tests.conformance.conftest import ENGINES
 from wakeful import Limits
 from wakeful.sql import feature
-from wakeful.sql.connection import ImageConnection
-from wakeful.sql.paged_connection import PagedConnection
-from wakeful.store.protocol import WAKE_PAGES
 from wakeful.values.commits import PAGE_BYTES
 from wakeful.values.errors import BadOption, BadSql, ConstraintFailed, LimitExceeded, ReadOnly, TurnOver, Unavailable
 
 MAKE = "CREATE TABLE IF NOT EXISTS items (id INTEGER PRIMARY KEY, name TEXT UNIQUE, qty INTEGER)"
-ENGINES = {"stdlib": ImageConnection, "apsw": PagedConnection}
-
-
-@pytest.fixture(params=list(ENGINES), autouse=True)
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Every test with the standard library and with apsw."""
-    monkeypatch.setattr(feature, "connection_type", lambda: ENGINES[request.param])
-    return request.param
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 def add(*names: str, fails: bool = False) -> Any:
@@ -293,38 +283,6 @@ async def test_it_sleeps_and_wakes_with_its_object(stage: Any) -> None:
         await stage.do(add("cup"))
         await stage.do(add("pot"))
         assert await stage.do(names) == ["cup", "pot"]
-
-
-async def test_one_read_wakes_an_object_of_ordinary_size(stage: Any) -> None:
-    async with stage.world() as world:
-        await stage.do(add(*(f"item {n} {'x' * 500}" for n in range(100))))
-        assert 16_384 < await stage.do(size) <= WAKE_PAGES * PAGE_BYTES
-        await world.crash()
-        await world.restart()
-        loads, scans = [], []
-        load, scan = world.node.store.load, world.node.store.scan
-
-        async def counting_load(ids: Any) -> Any:
-            loads.append(ids)
-            return await load(ids)
-
-        async def counting_scan(*arguments: Any) -> Any:
-            scans.append(arguments)
-            return await scan(*arguments)
-
-        world.node.store.load, world.node.store.scan = counting_load, counting_scan
-        assert len(await stage.do(names)) == 100
-        assert (len(loads), len(scans)) == (1, 0)
-
-
-async def test_a_larger_one_is_read_whole_before_its_code_runs(stage: Any) -> None:
-    async with stage.world() as world:
-        await stage.do(add(*(f"item {n} {'x' * 1000}" for n in range(300))))
-        assert await stage.do(size) > WAKE_PAGES * PAGE_BYTES
-        await world.crash()
-        await world.restart()
-        assert len(await stage.do(names)) == 300
-        assert await stage.do(run("PRAGMA integrity_check")) == [{"integrity_check": "ok"}]
 
 
 async def test_pages_are_not_among_the_objects_keys(stage: Any) -> None:

@@ -8,18 +8,13 @@ from typing import Any
 import pytest
 
 from wakeful import AlarmInfo, App, DurableObject, Limits, Machine, Run, Socket, action, reader
-from wakeful.sql import feature
-from wakeful.sql.connection import ImageConnection
-from wakeful.sql.paged_connection import PagedConnection
 from wakeful.store import Store
 from wakeful.values.errors import Unavailable
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS said (n INTEGER PRIMARY KEY, what TEXT)"
 
 
-@pytest.fixture(params=[ImageConnection, PagedConnection], autouse=True)
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feature, "connection_type", lambda: request.param)
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 class Diary(DurableObject):

@@ -7,9 +7,10 @@ from tests.teeth.broken import swapped
 from wakeful.compat.workers.host import Host
 from wakeful.runtime.rows import ObjectRows
 from wakeful.runtime.turn import CURRENT, CommitDraft, Turn
-from wakeful.sql import database
 from wakeful.sql.database import Database
 from wakeful.sql.feature import NodeDatabases
+from wakeful.sql.paged_connection import PageFile
+from wakeful.sql.pages import DatabasePages
 from wakeful.values.commits import PAGE_BYTES, SYSTEM, USER, Commit
 
 
@@ -30,7 +31,7 @@ def the_connection_outlives_a_fence() -> Any:
     def make(make_one: Any) -> Any:
         kept: dict[Any, Database] = {}
 
-        def broken(self: NodeDatabases, activation: Any, pages: list[bytes], stored: int) -> Database:
+        def broken(self: NodeDatabases, activation: Any, pages: DatabasePages, stored: int) -> Database:
             if activation.id not in kept:
                 kept[activation.id] = make_one(self, activation, pages, stored)
             return kept[activation.id]
@@ -97,12 +98,69 @@ def the_first_page_is_written_once() -> Any:
     """Whatever changes in it is taken for a counter."""
 
     def make(is_same: Any) -> Any:
-        def broken(page: bytes, before: bytes) -> bool:
-            return len(page) == PAGE_BYTES
+        def broken(self: DatabasePages, page: bytes) -> bool:
+            return len(self) > 0
 
         return broken
 
-    return swapped(database, "_is_same_but_counted", make)
+    return swapped(DatabasePages, "is_first_same", make)
+
+
+def a_changed_page_is_read_from_the_store_again() -> Any:
+    """Where it is, or will be soon."""
+
+    def make(adopt: Any) -> Any:
+        def broken(self: DatabasePages, changes: dict[int, bytes], total: int) -> None:
+            adopt(self, changes, total)
+            if self._fetch is not None:
+                self._here = [None] * len(self)
+
+        return broken
+
+    return swapped(DatabasePages, "adopt", make)
+
+
+def pages_past_the_end_are_kept() -> Any:
+    """For when the database grows again."""
+
+    def make(adopt: Any) -> Any:
+        def broken(self: DatabasePages, changes: dict[int, bytes], total: int) -> None:
+            adopt(self, changes, max(total, len(self)))
+
+        return broken
+
+    return swapped(DatabasePages, "adopt", make)
+
+
+def an_undone_turn_leaves_its_pages_among_those_that_are_read() -> Any:
+    """What it writes goes where others look."""
+
+    def make(write: Any) -> Any:
+        def broken(self: PageFile, data: bytes, offset: int) -> None:
+            write(self, data, offset)
+            if isinstance(self._pages, DatabasePages) and offset // PAGE_BYTES < len(self._pages):
+                self._pages.adopt({offset // PAGE_BYTES: data}, len(self._pages))
+
+        return broken
+
+    return swapped(PageFile, "xWrite", make)
+
+
+def pages_that_others_may_write_are_read_late() -> Any:
+    """The store answers at once, after all."""
+    return swapped(NodeDatabases, "_is_lazy", lambda _: property(lambda self: self._connection_type.is_lazy))
+
+
+def sqlite_is_not_told_that_a_page_could_not_be_read() -> Any:
+    """It gives up the statement, and not what came before it."""
+
+    def make(find: Any) -> Any:
+        def broken(self: PageFile, number: int) -> bytes:
+            return self._pages[number]
+
+        return broken
+
+    return swapped(PageFile, "_find", make)
 
 
 def a_turn_that_wrote_only_sql_wrote_nothing() -> Any:

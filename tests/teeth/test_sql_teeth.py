@@ -12,6 +12,7 @@ from tests.compat import test_sync_storage as sync_storage
 from tests.conformance import conftest as stages
 from tests.conformance import test_sql as sql
 from tests.conformance import test_sql_carried as carried
+from tests.conformance import test_sql_pages as pages
 from tests.conformance.cluster_stage import Troupe
 from tests.teeth import broken_sql
 from tests.teeth.catching import Catcher, Teeth
@@ -27,6 +28,11 @@ def on_stage(test: Callable[[Any], Any]) -> None:
         raise AssertionError(f"{error}") from error  # whatever a test of another suite says
     finally:
         stages._stages.pop()
+
+
+def cluster() -> Any:
+    troupe = Troupe()
+    return troupe, troupe.app.world(nodes=3)
 
 
 def undone() -> None:
@@ -46,12 +52,32 @@ def refused() -> None:
 
 def fenced() -> None:
     """tests/conformance: a turn whose shard is another's by now."""
-
-    def cluster() -> Any:
-        troupe = Troupe()
-        return troupe, troupe.app.world(nodes=3)
-
     on_stage(lambda stage: carried.test_a_turn_whose_shard_is_another_s_leaves_no_page(cluster))
+
+
+def late_on_its_way() -> None:
+    """tests/conformance: pages that are read while a commit is on its way."""
+    on_stage(pages.test_what_a_turn_changed_is_not_read_from_the_store)
+
+
+def late_undone() -> None:
+    """tests/conformance: pages that are read after a turn that raised."""
+    on_stage(pages.test_what_is_read_after_an_undone_turn_is_as_it_was)
+
+
+def late_shrunk() -> None:
+    """tests/conformance: a database that shrinks and grows."""
+    on_stage(pages.test_a_page_that_was_given_back_is_written_again)
+
+
+def late_elsewhere() -> None:
+    """tests/conformance: a turn that reads on while its shard is another's."""
+    on_stage(lambda stage: pages.test_a_node_that_lost_its_shard_never_meets_the_pages_of_the_next_owner(cluster))
+
+
+def late_gone() -> None:
+    """tests/conformance: a page that can't be read."""
+    on_stage(pages.test_a_page_that_is_gone_fails_the_turn_that_needs_it)
 
 
 def sizes() -> None:
@@ -103,6 +129,11 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "pages_are_written_outside_the_commit": (apart,),
     "a_reader_sees_pages_of_a_running_turn": (readers,),
     "the_first_page_is_written_once": (shrinking,),
+    "a_changed_page_is_read_from_the_store_again": (late_on_its_way,),
+    "pages_past_the_end_are_kept": (late_shrunk,),
+    "an_undone_turn_leaves_its_pages_among_those_that_are_read": (late_undone,),
+    "pages_that_others_may_write_are_read_late": (late_elsewhere,),
+    "sqlite_is_not_told_that_a_page_could_not_be_read": (late_gone,),
     "a_turn_that_wrote_only_sql_wrote_nothing": (undone,),
     "delete_all_leaves_the_database": (wiped,),
     "a_savepoint_is_for_rows_only": (savepoints,),

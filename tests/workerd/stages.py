@@ -76,30 +76,31 @@ class Wakeful:
 
 
 class Workerd:
-    """The JavaScript twin on the real runtime."""
+    """A Worker on the real runtime: the JavaScript twin, or what else is in `source`."""
 
-    def __init__(self, binary: Path, folder: Path) -> None:
+    def __init__(self, binary: Path, folder: Path, source: Path = HERE) -> None:
         self._binary = binary
         self._folder = folder
+        self._source = source
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
+        self.port = 0
 
     def start(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / "storage").mkdir(exist_ok=True)
-        shutil.copy(HERE / "worker.js", self._folder)
-        text = (HERE / "workerd.capnp").read_text().replace("STORAGE", str(self._folder / "storage"))
+        shutil.copy(self._source / "worker.js", self._folder)
+        text = (self._source / "workerd.capnp").read_text().replace("STORAGE", str(self._folder / "storage"))
         (self._folder / "workerd.capnp").write_text(text)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
-        command = [str(self._binary), "serve", "workerd.capnp", f"--socket-addr=http=127.0.0.1:{self._port}"]
+            self.port = free.getsockname()[1]
+        command = [str(self._binary), "serve", "workerd.capnp", f"--socket-addr=http=127.0.0.1:{self.port}"]
         with (self._folder / "workerd.log").open("ab") as log:
             self._process = subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=log)
         give_up_at = time.monotonic() + 20
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self._port), 1).close()
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
                 return
             except OSError:
                 if time.monotonic() > give_up_at or self._process.poll() is not None:
@@ -124,7 +125,7 @@ class Workerd:
         self.start()
 
     def _post(self, body: bytes) -> dict[str, Any]:
-        with urlopen(HttpRequest(f"http://127.0.0.1:{self._port}/", data=body), timeout=60) as answer:
+        with urlopen(HttpRequest(f"http://127.0.0.1:{self.port}/", data=body), timeout=60) as answer:
             found: dict[str, Any] = json.loads(answer.read())
             return found
 

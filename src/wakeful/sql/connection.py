@@ -1,14 +1,15 @@
 """Layer 4. How does SQLite run over pages that are rows: with the standard library alone?"""
 
 import sqlite3
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from wakeful.policy.limits import VALUE_BYTES_MAX
 from wakeful.sql.bindings import Arguments
 from wakeful.sql.guard import OWN, TICK_STEPS, StatementGuard
 from wakeful.sql.statement import TEXT_CHARS_MAX
 from wakeful.values.commits import PAGE_BYTES
+from wakeful.values.errors import WakefulError
 
 LIKE_BYTES_MAX = 100  # nobody can stop a LIKE, and the time that it takes may grow with every % in it
 Columns = list[str]
@@ -19,6 +20,16 @@ LIMITS = (
 )
 
 
+class PageSequence(Protocol):
+    """Pages by number from 0: a list, or some that are read when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int, /) -> bytes: ...
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+
 class Changed(NamedTuple):
     """Pages that are not as they were, by number from 0, and how many there are in all."""
 
@@ -27,16 +38,22 @@ class Changed(NamedTuple):
 
 
 class SqliteFailure(NamedTuple):
-    """An error of SQLite: its code and its words."""
+    """An error of SQLite: its code and its words, and why a page could not be read, if it is that."""
 
     code: int
     words: str
+    cause: WakefulError | None = None
 
 
 class SqliteConnection(Protocol):
     """A connection to SQLite over the pages of one object. Nothing that it does is on disk before somebody takes its pages."""
 
     guard: StatementGuard
+    is_lazy: ClassVar[bool]  # it asks only for the pages that it needs
+
+    def __init__(
+        self, pages: PageSequence, now: Callable[[], int], pages_max: int, *, is_reader: bool = False
+    ) -> None: ...
 
     def execute(self, sql: str, arguments: Arguments = ()) -> tuple[Columns, Any]:
         """Begin a statement: its columns, and a cursor to take its rows from and to close."""
@@ -56,7 +73,7 @@ class SqliteConnection(Protocol):
         """SqlRows written since it was made."""
         ...
 
-    def find_changes(self, before: Sequence[bytes]) -> Changed:
+    def find_changes(self, before: PageSequence) -> Changed:
         """What is not as in these pages any more, while no transaction is open."""
         ...
 
@@ -70,9 +87,11 @@ class SqliteConnection(Protocol):
 class ImageConnection:
     """SQLite on a copy of all pages in memory; what has changed is found by comparing."""
 
+    is_lazy: ClassVar = False
+
     def __init__(
         self,
-        pages: Sequence[bytes],
+        pages: PageSequence,
         now: Callable[[], int],
         pages_max: int,
         *,
@@ -111,7 +130,7 @@ class ImageConnection:
     def changes(self) -> int:
         return self._db.total_changes
 
-    def find_changes(self, before: Sequence[bytes]) -> Changed:
+    def find_changes(self, before: PageSequence) -> Changed:
         data = self._image()
         count = len(data) // PAGE_BYTES
         pages = {}

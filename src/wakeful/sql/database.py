@@ -5,7 +5,6 @@ of its commit. Whatever is undone goes with the connection; the pages never knew
 """
 
 import sqlite3
-from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
@@ -14,6 +13,7 @@ from wakeful.runtime.turn import RefusedWrite, Turn
 from wakeful.sql.bindings import Arguments, bind
 from wakeful.sql.connection import SqliteConnection, SqliteFailure
 from wakeful.sql.guard import OWN, PRAGMAS
+from wakeful.sql.pages import DatabasePages
 from wakeful.sql.result import SqlRows
 from wakeful.sql.statement import SqlStatement, short, split
 from wakeful.values.commits import PAGE_BYTES, Slot, page_slot
@@ -28,8 +28,6 @@ from wakeful.values.errors import (
 from wakeful.values.ids import ObjectId
 
 _FETCH = 1_000
-# Two counters in the first page change with every transaction: for other connections, which there are none of.
-_COUNTERS = ((0, 24), (28, 92), (96, PAGE_BYTES))
 
 
 class DatabaseHome(Protocol):
@@ -40,7 +38,7 @@ class DatabaseHome(Protocol):
 
     def now(self) -> int: ...
 
-    def connect(self, database: "Database", pages: Sequence[bytes], *, is_reader: bool) -> SqliteConnection: ...
+    def connect(self, database: "Database", pages: DatabasePages, *, is_reader: bool) -> SqliteConnection: ...
 
 
 class _Aside(NamedTuple):
@@ -72,7 +70,7 @@ class Database:
         "_stored",
     )
 
-    def __init__(self, home: DatabaseHome, id: ObjectId, pages: list[bytes], stored: int) -> None:
+    def __init__(self, home: DatabaseHome, id: ObjectId, pages: DatabasePages, stored: int) -> None:
         """`stored` is how many pages it has; of one that is too large none are given."""
         self._id = id
         self._home = home
@@ -196,14 +194,14 @@ class Database:
                 self._snapshot = self._open(self._pages, is_reader=True)
             return self._snapshot
         if self._connection is None:
-            self._connection = self._open([] if self._is_wiped else self._pages)
+            self._connection = self._open(DatabasePages([]) if self._is_wiped else self._pages)
         return self._connection
 
     @property
     def _is_set(self) -> bool:
         return self._connection is not None and self._connection.guard.has_settings
 
-    def _open(self, pages: list[bytes], *, is_reader: bool = False) -> SqliteConnection:
+    def _open(self, pages: DatabasePages, *, is_reader: bool = False) -> SqliteConnection:
         return self._home.connect(self, pages, is_reader=is_reader)
 
     def rest(self) -> bool:
@@ -240,7 +238,7 @@ class Database:
             changes, count = self._connection.find_changes(self._pages)
         elif not self._is_wiped:
             count = self._stored
-        if 0 in changes and self._pages and _is_same_but_counted(changes[0], self._pages[0]):
+        if 0 in changes and self._pages.is_first_same(changes[0]):
             del changes[0]
         rows: dict[Slot, bytes | None] = {page_slot(number + 1): page for number, page in changes.items()}
         rows.update({page_slot(number + 1): None for number in range(count, self._stored)})
@@ -272,9 +270,7 @@ class Database:
         if self._pending is None:
             return
         (changes, count), self._pending = self._pending, None
-        del self._pages[count:]
-        for number, page in sorted(changes.items()):
-            self._pages[number : number + 1] = [page]
+        self._pages.adopt(changes, count)
         self._stored = count
         # One that was opened on nothing, because all was deleted, does not know of these pages.
         is_good = not self._is_set and not self._is_wiped
@@ -343,6 +339,8 @@ class Database:
         return told
 
     def _judge(self, failed: SqliteFailure, sql: str, refusal: str | None) -> WakefulError:
+        if failed.cause is not None:
+            return failed.cause
         code, place = failed.code & 0xFF, f"{self._id}: {short(sql)}"
         if code == sqlite3.SQLITE_AUTH or refusal is not None:
             return BadSql(f"{place}: {refusal or failed.words}", code="sql.refused")
@@ -369,7 +367,3 @@ class Database:
             "something, spread it over several objects, or raise Limits(sql_bytes=…)",
             code="limit.sql_bytes",
         )
-
-
-def _is_same_but_counted(page: bytes, before: bytes) -> bool:
-    return all(page[first:last] == before[first:last] for first, last in _COUNTERS)

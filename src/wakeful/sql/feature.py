@@ -1,15 +1,16 @@
 """Layer 4. How do databases of objects join the nodes of a program?"""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
 from wakeful.runtime.feature import Feature
 from wakeful.runtime.turn import Turn, running_turn
-from wakeful.store.protocol import WAKE_PAGES, Range
+from wakeful.store.protocol import WAKE_PAGES, LocalStore, Range
 from wakeful.values.commits import PAGE_BYTES, PAGES, Loaded, page_slot
-from wakeful.values.errors import Undecodable
+from wakeful.values.errors import Unavailable, Undecodable
+from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:  # the rest is loaded when an object first asks for a database: most programs have none
     from wakeful.runtime.context import Context
@@ -17,6 +18,7 @@ if TYPE_CHECKING:  # the rest is loaded when an object first asks for a database
     from wakeful.runtime.object_runtime import NodeRuntime, ObjectRuntime
     from wakeful.sql.connection import SqliteConnection
     from wakeful.sql.database import Database
+    from wakeful.sql.pages import DatabasePages
     from wakeful.sql.result import SqlRows
 
 FEATURE = "sql"
@@ -49,7 +51,7 @@ async def write(context: "Context", query: str) -> dict[str, Any]:
     return {"columns": list(rows.columns), "rows": some, "is_cut": len(some) < len(found), "written": written}
 
 
-def connection_type() -> "Callable[..., SqliteConnection]":
+def connection_type() -> "type[SqliteConnection]":
     """How SQLite is run here: with apsw where the extra `wakeful[sql]` is installed, else with the standard library."""
     try:
         from wakeful.sql.paged_connection import PagedConnection
@@ -67,7 +69,7 @@ class NodeDatabases:
         self._node = node
         self.limits = node.limits
         self.now = node.clock.now
-        self._connect: Callable[..., SqliteConnection] | None = None
+        self._connect: type[SqliteConnection] | None = None
         self._open: deque[ref[Database]] = deque()  # those that may have a connection, the oldest first
 
     def of(self, activation: "ObjectRuntime", pragmas: frozenset[str] | None = None) -> "Sql":
@@ -76,38 +78,71 @@ class NodeDatabases:
 
     async def load(self, activation: "ObjectRuntime", loaded: Loaded) -> Loaded:
         """The object wakes and has a database: bring its pages; what came with it without them."""
+        from wakeful.sql.pages import DatabasePages
+
         rows = {slot: value for slot, value in loaded.rows.items() if slot[0] != PAGES}
-        pages = [loaded.rows[slot] for slot in sorted(loaded.rows) if slot[0] == PAGES]
+        first = [loaded.rows[slot] for slot in sorted(loaded.rows) if slot[0] == PAGES]
         id = activation.id
-        count = int.from_bytes(pages[0][28:32], "big")
+        count = int.from_bytes(first[0][28:32], "big")
         if count * PAGE_BYTES > self.limits.sql_bytes:
-            pages = []  # whoever uses it is told; the rest of the object is as good as ever
-        elif count > len(pages):
-            after = Range(first=page_slot(WAKE_PAGES + 1)[1])
-            pages += [page for _, page in await self._node.reading(self._node.store.scan(id, PAGES, after))]
+            pages = DatabasePages([])  # whoever uses it is told; the rest of the object is as good as ever
+        elif self._is_lazy:
+            pages = DatabasePages(first, count, partial(self._fetch, id))
+        else:
+            pages = DatabasePages(first + await self._read_on(id) if count > len(first) else first)
         if pages and len(pages) != count:
             raise Undecodable(f"{id}: its database has {count} pages, and {len(pages)} of them are there")
         activation.sql = self._make(activation, pages, count)
         return Loaded(loaded.info, loaded.alarm, rows, loaded.complete)
 
+    @property
+    def _is_lazy(self) -> bool:
+        """SQLite asks for pages one by one, and the store answers at once, for this process alone."""
+        store = self._node.store
+        return store.local and not store.shared and self._connection_type.is_lazy
+
+    async def _read_on(self, id: ObjectId) -> list[bytes]:
+        """The pages that did not come with the object."""
+        after = Range(first=page_slot(WAKE_PAGES + 1)[1])
+        return [page for _, page in await self._node.reading(self._node.store.scan(id, PAGES, after))]
+
+    def _fetch(self, id: ObjectId, number: int) -> bytes:
+        """A page that SQLite asks for."""
+        name = page_slot(number + 1)[1]
+        try:
+            rows = cast("LocalStore", self._node.store).read_now(id, PAGES, [name])
+        except Unavailable as error:
+            self._node.store_failed(error)
+            raise
+        if name not in rows:
+            raise Undecodable(f"{id}: page {number + 1} of its database is not there")
+        return rows[name]
+
     def database(self, activation: "ObjectRuntime") -> "Database":
         """That of the object, made when it is first asked for."""
         if activation.sql is None:
-            activation.sql = self._make(activation, [], 0)
+            from wakeful.sql.pages import DatabasePages
+
+            activation.sql = self._make(activation, DatabasePages([]), 0)
         return cast("Database", activation.sql)
 
-    def _make(self, activation: "ObjectRuntime", pages: list[bytes], stored: int) -> "Database":
+    def _make(self, activation: "ObjectRuntime", pages: "DatabasePages", stored: int) -> "Database":
         from wakeful.sql.database import Database
 
         return Database(self, activation.id, pages, stored)
 
-    def connect(self, database: "Database", pages: Sequence[bytes], *, is_reader: bool) -> "SqliteConnection":
+    def connect(self, database: "Database", pages: "DatabasePages", *, is_reader: bool) -> "SqliteConnection":
         """A connection for it; when there are too many, the oldest that nobody is using let go of theirs."""
         self._make_room()
         self._open.append(ref(database))
+        pages_max = max(1, self.limits.sql_bytes // PAGE_BYTES)
+        return self._connection_type(pages, self.now, pages_max, is_reader=is_reader)
+
+    @property
+    def _connection_type(self) -> "type[SqliteConnection]":
         if self._connect is None:
             self._connect = connection_type()
-        return self._connect(pages, self.now, max(1, self.limits.sql_bytes // PAGE_BYTES), is_reader=is_reader)
+        return self._connect
 
     def _make_room(self) -> None:
         for _ in range(len(self._open) + 1 - self.limits.sql_open):

@@ -3,16 +3,17 @@
 The rows are the same as without it, so a program can change its mind at any time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 import apsw
 
 from wakeful.sql.bindings import Arguments
-from wakeful.sql.connection import LIMITS, Changed, Columns, SqliteFailure
+from wakeful.sql.connection import LIMITS, Changed, Columns, PageSequence, SqliteFailure
 from wakeful.sql.guard import TICK_STEPS, StatementGuard
 from wakeful.values.commits import PAGE_BYTES
+from wakeful.values.errors import WakefulError
 
 _VFS = "wakeful-pages"
 _NAMES = count()
@@ -23,7 +24,7 @@ _OPENING: dict[str, "PageFile"] = {}  # by the name under which SQLite is about 
 class PageFile:
     """What SQLite takes for a file: pages that are there, under those that it has written."""
 
-    def __init__(self, pages: Sequence[bytes]) -> None:
+    def __init__(self, pages: PageSequence) -> None:
         self._pages = pages
         self._written: dict[int, bytes] = {}
         self._size = len(pages) * PAGE_BYTES
@@ -44,8 +45,15 @@ class PageFile:
             return b""
         page = self._written.get(number)
         if page is None:
-            page = self._pages[number] if number < len(self._pages) else _FREE
+            page = self._find(number)
         return page if amount == PAGE_BYTES else page[start : start + amount]
+
+    def _find(self, number: int) -> bytes:
+        """One that nobody has written; a transaction in which it can't be read is given up, whatever it did before."""
+        try:
+            return self._pages[number] if number < len(self._pages) else _FREE
+        except WakefulError as error:
+            raise apsw.IOError(str(error)) from error
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
         self._written[offset // PAGE_BYTES] = data
@@ -106,9 +114,9 @@ _files = _PageFiles()  # for as long as the process lives
 class PagedConnection:
     """SQLite on the pages themselves; it says which it has changed."""
 
-    def __init__(
-        self, pages: Sequence[bytes], now: Callable[[], int], pages_max: int, *, is_reader: bool = False
-    ) -> None:
+    is_lazy: ClassVar = True
+
+    def __init__(self, pages: PageSequence, now: Callable[[], int], pages_max: int, *, is_reader: bool = False) -> None:
         guard = self.guard = StatementGuard(now)
         self._file = PageFile(pages)
         self._columns: Columns = []
@@ -152,14 +160,15 @@ class PagedConnection:
     def changes(self) -> int:
         return self._db.total_changes()
 
-    def find_changes(self, before: Sequence[bytes]) -> Changed:
+    def find_changes(self, before: PageSequence) -> Changed:
         written, total = self._file.take()
         known = len(before)
         return Changed({n: page for n, page in written.items() if n >= known or page != before[n]}, total)
 
     def failure(self, error: Exception) -> SqliteFailure | None:
         if isinstance(error, apsw.Error):
-            return SqliteFailure(getattr(error, "result", apsw.SQLITE_ERROR), str(error))
+            cause = error.__cause__ if isinstance(error.__cause__, WakefulError) else None
+            return SqliteFailure(getattr(error, "result", apsw.SQLITE_ERROR), str(error), cause)
         if isinstance(error, KeyError):
             return SqliteFailure(apsw.SQLITE_ERROR, f"there is no argument for :{error.args[0]}")
         if isinstance(error, UnicodeDecodeError):

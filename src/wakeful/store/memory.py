@@ -284,6 +284,9 @@ class MemoryStore:
         return [self._load(id) for id in ids]
 
     async def read(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
+        return self.read_now(id, space, keys)
+
+    def read_now(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
         self._check()
         rows = self.disk.rows.get(id, {})
         return {key: rows[space, key] for key in keys if (space, key) in rows}

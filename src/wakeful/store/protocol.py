@@ -315,7 +315,7 @@ class Store(MembershipTable, Views, Protocol):
 
     url: str  # as given by the user, without a password
     shared: bool  # several processes may own shards of it at once
-    local: bool  # reads don't leave the process, so gathering them gains nothing
+    local: bool  # reads don't leave the process, so gathering them gains nothing: it is a `LocalStore`
 
     @property
     def identity(self) -> str:
@@ -418,4 +418,12 @@ class Store(MembershipTable, Views, Protocol):
         that another occurrence came after; what went before it goes. A store remembers up to where everything old is
         to stay, and looks there again once in `REWALK_MS`.
         """
+        ...
+
+
+class LocalStore(Store, Protocol):
+    """A store whose reads don't leave the process."""
+
+    def read_now(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
+        """As `read`, for somebody who can't wait."""
         ...

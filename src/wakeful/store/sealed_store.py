@@ -5,11 +5,23 @@ is refused when the store is opened and not when an object wakes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
-from wakeful.store.protocol import NO_GUARDS, Guard, Hint, Obstacle, Outcome, Query, Range, Receipt, Store, Table
+from wakeful.store.protocol import (
+    NO_GUARDS,
+    Guard,
+    Hint,
+    LocalStore,
+    Obstacle,
+    Outcome,
+    Query,
+    Range,
+    Receipt,
+    Store,
+    Table,
+)
 from wakeful.store.seal_places import Sealing, about_row
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SPACES, SYSTEM, Commit, Info, Loaded, Remembered, Slot
@@ -223,7 +235,12 @@ class SealedStore:
         ]
 
     async def read(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
-        found = await self.inner.read(id, space, keys)
+        return self._open_rows(id, space, await self.inner.read(id, space, keys))
+
+    def read_now(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
+        return self._open_rows(id, space, cast("LocalStore", self.inner).read_now(id, space, keys))
+
+    def _open_rows(self, id: ObjectId, space: int, found: dict[str, bytes]) -> dict[str, bytes]:
         return {key: self.sealing.open(data, about_row(id, (space, key))) for key, data in found.items()}
 
     async def scan(self, id: ObjectId, space: int, range: Range) -> list[tuple[str, bytes]]:

@@ -12,6 +12,7 @@ from wakeful.store.protocol import (
     NO_GUARDS,
     Guard,
     Hint,
+    LocalStore,
     NodeRow,
     Obstacle,
     Outcome,
@@ -288,6 +289,12 @@ class FaultyStore:
 
     async def read(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
         return await self._pass("read", lambda: self.inner.read(id, space, keys))
+
+    def read_now(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
+        """It can't be late, but it can fail."""
+        self._faults.probe("read_now")
+        self._check()
+        return cast("LocalStore", self.inner).read_now(id, space, keys)
 
     async def scan(self, id: ObjectId, space: int, range: Range) -> list[tuple[str, bytes]]:
         return await self._pass("scan", lambda: self.inner.scan(id, space, range))

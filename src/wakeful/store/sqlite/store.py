@@ -326,6 +326,9 @@ class SqliteStore:
         return self._reader.load(ids)
 
     async def read(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
+        return self.read_now(id, space, keys)
+
+    def read_now(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
         return self._reader.read(id, space, keys)
 
     async def scan(self, id: ObjectId, space: int, range: Range) -> list[tuple[str, bytes]]:

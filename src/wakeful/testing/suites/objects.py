@@ -1,6 +1,8 @@
 """Layer 5. Does a store give an object back as it was?"""
 
-from wakeful.store.protocol import WAKE_PAGES, WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, Query, Range, Store
+from typing import cast
+
+from wakeful.store.protocol import WAKE_PAGES, WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, LocalStore, Query, Range, Store
 from wakeful.testing.suites.harness import NODE, NOW, A, B, C, Harness, entry, parked, timer
 from wakeful.values.commits import (
     FIRST_PAGE,
@@ -75,6 +77,12 @@ class ObjectSuite(Harness):
         assert await store.scan(A, PAGES, Range(first=page_slot(WAKE_PAGES + 1)[1])) == [
             (key, value) for (_, key), value in list(pages.items())[WAKE_PAGES:]
         ]
+
+    async def test_a_local_store_reads_without_waiting(self) -> None:
+        store = await self.open_store()
+        await self.done(store, self.turn(puts={FIRST_PAGE: b"12", (USER, "x"): b"1"}))
+        if store.local:
+            assert cast("LocalStore", store).read_now(A, PAGES, [FIRST_PAGE[1], "x"]) == {FIRST_PAGE[1]: b"12"}
 
     async def test_pages_are_counted_outlive_a_wipe_and_go_one_by_one(self) -> None:
         store = await self.open_store()
