@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from wakeful.deployment import Deployment
+from wakeful.history.feature import HistoryFeature
 from wakeful.importers.feature import ImportFeature
 from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.jobs import Jobs
@@ -99,6 +100,7 @@ class App:
                 ImportFeature(),
                 SocketFeature(),
                 SqlFeature(),
+                HistoryFeature(),
                 JobFeature(None if quotas is None else quotas.of_jobs),
                 self._schedules,
                 SecurityFeature(limits.audit_rows),

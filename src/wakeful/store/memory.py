@@ -26,6 +26,7 @@ from wakeful.store.protocol import (
 )
 from wakeful.store.sends import check_once, is_other, still_out
 from wakeful.values.commits import (
+    HISTORY_SLOT,
     MIGRATIONS_SLOT,
     PAGES,
     STATE_SLOT,
@@ -503,7 +504,7 @@ class MemoryStore:
 
 def _comes_along(slot: Slot) -> bool:
     """The row is needed by a large object that wakes."""
-    return slot in (STATE_SLOT, MIGRATIONS_SLOT) or (slot[0] == PAGES and slot <= page_slot(WAKE_PAGES))
+    return slot in (STATE_SLOT, MIGRATIONS_SLOT, HISTORY_SLOT) or (slot[0] == PAGES and slot <= page_slot(WAKE_PAGES))
 
 
 def _matches(id: ObjectId, query: Query) -> bool:

@@ -74,8 +74,9 @@ SELECT k.space, k.name, k.value, o.created_at, o.active_at, o.rows, o.bytes,
  WHERE o.class = ? AND o.key = ?
 
 -- name: load_large
--- Of a large object: its state, how many migrations it has had, and the first pages of its database.
-SELECT space, name, value FROM kv WHERE class = ? AND key = ? AND space = 1 AND name IN ('state', 'migrations')
+-- Of a large object: its state, how many migrations it has had, where its history begins, and the first pages of its
+-- database.
+SELECT space, name, value FROM kv WHERE class = ? AND key = ? AND space = 1 AND name IN ('state', 'migrations', 'history')
 UNION ALL
 SELECT space, name, value FROM kv WHERE class = ? AND key = ? AND space = 2 AND name <= ?
 
