@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from wakeful.deployment import Deployment
+from wakeful.history.feature import HistoryFeature
 from wakeful.importers.feature import ImportFeature
 from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.jobs import Jobs
@@ -102,6 +103,7 @@ class App:
                 ImportFeature(),
                 SocketFeature(),
                 SqlFeature(),
+                HistoryFeature(),
                 JobFeature(None if quotas is None else quotas.of_jobs),
                 self._schedules,
                 SecurityFeature(limits.audit_rows),

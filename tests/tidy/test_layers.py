@@ -17,6 +17,7 @@ LAYERS = {
     "machines": 4,
     "sockets": 4,
     "sql": 4,
+    "history": 4,
     # The parts that put everything together, under the edges proper.
     "app": 5,
     "objects": 5,

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from wakeful.history.images import is_image_row
 from wakeful.importers.findings import bad, short
 from wakeful.jobs.payload import readable_payload
 from wakeful.machines.records import ROW as MACHINE
@@ -19,7 +20,19 @@ from wakeful.policy.limits import check_storage_key, check_value_size
 from wakeful.policy.order import INSERTED
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.codec import decode_loosely
-from wakeful.values.commits import MIGRATIONS_SLOT, PAGES, SPACES, SYSTEM, USER, Commit, Info, Remembered, Slot, is_page
+from wakeful.values.commits import (
+    HISTORY,
+    MIGRATIONS_SLOT,
+    PAGES,
+    SPACES,
+    SYSTEM,
+    USER,
+    Commit,
+    Info,
+    Remembered,
+    Slot,
+    is_page,
+)
 from wakeful.values.errors import BadInput, BadValue, Conflict, Fenced, Undecodable
 from wakeful.values.ids import RESERVED, ObjectId, check_class, check_key, shard_of
 from wakeful.values.timers import Entry, Parked, Timer
@@ -29,7 +42,7 @@ from wakeful.values.timers import Entry, Parked, Timer
 # Whoever reads trusts nobody: what `wakeful export` would not write is in no file that it wrote.
 
 # What Wakeful keeps beside an object's own rows and is the object's alone. The rest names other objects or connections.
-CARRIED = ("state", "migrations", "schedules", "machine", "machine.gone", "workers.name")
+CARRIED = ("state", "migrations", "history", "schedules", "machine", "machine.gone", "workers.name")
 CARRIED_PREFIXES = ("schedule:", "run:")
 TIMERS = ("alarm", "schedule", "run", "job", "machine", "machine-do")  # of its own; others are letters and errands
 
@@ -58,6 +71,8 @@ def bar_of_row(id: ObjectId, space: int, name: str, data: bytes) -> Bar | None:
         return None
     if space == PAGES:
         return None if is_page(name, data) else Bar("row", f"{name!r} is no page of a database")
+    if space == HISTORY:
+        return None if is_image_row(name) else Bar("row", f"{name!r} is no undo image")
     if space != SYSTEM:
         return Bar("row", f"a row in space {space}, which there is not")
     if name.startswith("jobs."):

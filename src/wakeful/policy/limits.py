@@ -112,6 +112,7 @@ class Limits:
     sql_result_bytes: int = 16_777_216  # and what its texts and blobs come to
     sql_ms: int = 1_000  # one statement; nothing else runs meanwhile, and a node has a lease to keep
     sql_open: int = 1_000  # connections to databases, about 100 KB each; idle objects close theirs
+    history_bytes: int = 67_108_864  # what one commit's undo image holds of what was, all of which is in memory
     store_wait_ms: int = 30_000  # how long a call, or `wakeful run`, waits for a store that is away
     store_waiting: int = 10_000  # calls that wait for it at once; past it callers are told to back off
     stop_deadline_ms: int = 10_000  # what running turns are given when the node stops

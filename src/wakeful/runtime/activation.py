@@ -29,7 +29,7 @@ from wakeful.runtime.context import Context
 from wakeful.runtime.erasure import FORGET, resume
 from wakeful.runtime.migration_run import migrate, pending_migrations
 from wakeful.runtime.migrations import check_number, number_in
-from wakeful.runtime.object_runtime import ObjectDatabase
+from wakeful.runtime.object_runtime import ObjectDatabase, ObjectPast
 from wakeful.runtime.rows import ObjectRows
 from wakeful.runtime.state import NO_STATE, State
 from wakeful.runtime.turn import CURRENT, Turn, running_turn
@@ -71,6 +71,7 @@ class Activation:
         "_submitted",
         "_waiters",
         "epoch",
+        "history",
         "id",
         "idle_at",
         "instance",
@@ -104,6 +105,7 @@ class Activation:
         self.state = NO_STATE if known.state_type is None else State(known.state_type)
         self.timers: dict[str, Timer | None] = {}  # what finished turns made of them; absent: as on disk
         self.sql: ObjectDatabase | None = None  # when it was woken with one or has asked for one
+        self.history: ObjectPast | None = node.features["history"].of(self) if known.history_ms else None
         self.sockets: Any = None  # those that it has looked at, while it is awake; the feature's own
         self.watched: Any = None  # what happened lately, for those who watch it; a feature's own as well
         self.instance: Any = None  # the object, which holds this: let go of when it sleeps
@@ -296,6 +298,8 @@ class Activation:
     async def commit_now(self) -> None:
         """A durable point in the middle of the running turn."""
         turn = running_turn(self, "a commit")
+        if self.history is not None:
+            await self.history.prepare(turn, "ctx.commit()", is_final=False)
         self.state.collect(turn)
         if turn.sql_writes:
             turn.collect_pages()
@@ -489,6 +493,8 @@ class Activation:
                 raise asyncio.CancelledError  # its code swallowed the cancellation
             if key is not None:
                 turn.remember = remember_answer(self.node, key, print_, result)
+            if self.history is not None and trial is None:
+                await self.history.prepare(turn, call.method)
             number = self.finish(turn) if trial is None else self._let_go(trial)
             if key is not None and turn.remember is not None:
                 self._requests = {**(self._requests or {}), key: (number, turn.remember)}
@@ -562,6 +568,12 @@ class Activation:
             CURRENT.reset(token)
             self.meter.readers.add((self.node.meter.ticks() - began) // 1_000)
             self.let_sleep()
+
+    async def end(self, turn: Turn, by: str) -> None:
+        """As `finish`, for those that come seldom."""
+        if self.history is not None:
+            await self.history.prepare(turn, by)
+        self.finish(turn)
 
     def finish(self, turn: Turn) -> int:
         """The turn ended well: its writes become one commit on its way; the number its answer rests on."""
@@ -641,7 +653,7 @@ async def wake(
             await instance.on_wake()
         is_trial = reads and bool(pending) and _is_trial(activation, turn, loaded)
         if not is_trial:
-            activation.finish(turn)
+            await activation.end(turn, "on_wake")
         activation.instance, activation.is_awake = instance, not is_trial  # nobody else reads beside that
     except BaseException:
         activation.undo(turn)
@@ -664,6 +676,8 @@ async def _load(activation: "Activation", chain: tuple[ObjectId, ...], deadline_
         loaded = await activation.node.loader.load(activation.id)
     if MIGRATIONS_SLOT in loaded.rows or activation.node.dispatcher.newer:
         _check_known(activation, loaded)
+    if loaded.has_history and activation.history is None:
+        activation.history = activation.node.features["history"].of(activation)  # to drop what there is of it
     activation.sql = None
     if FIRST_PAGE in loaded.rows:
         loaded = await activation.node.features["sql"].load(activation, loaded)
@@ -676,7 +690,7 @@ async def _load(activation: "Activation", chain: tuple[ObjectId, ...], deadline_
         turn = Turn(activation, chain, deadline_at)
         for handler in wakers:
             await handler.wake(activation, turn)
-        activation.finish(turn)
+        await activation.end(turn, "on_wake")
     return loaded
 
 

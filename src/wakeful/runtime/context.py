@@ -119,6 +119,22 @@ class Context:
             )
         await self._activation.commit_now()
 
+    async def bookmark(self, at: datetime | None = None) -> str:
+        """The point that the object's last commit made, or its last until then; for classes with `history`.
+
+        What this turn has written so far is not in it. Bookmarks are texts in the order of time.
+        """
+        mark: str = await self._activation.node.features["history"].bookmark(self._activation, at)
+        return mark
+
+    async def restore(self, bookmark: str, *, timers: bool = True) -> str:
+        """When this turn ends, the object is as it was at that point, and wakes anew; what the turn wrote is dropped.
+
+        `timers=False` leaves alarm, schedules and delays as they are. The answer is the bookmark with which this is undone.
+        """
+        mark: str = await self._activation.node.features["history"].restore(self._activation, bookmark, timers=timers)
+        return mark
+
     async def forget(self) -> None:
         """Have this object forgotten once the turn is on disk: rows, timers, jobs, sockets, ledger, name; it begins anew then.
 

@@ -143,6 +143,10 @@ class ObjectDatabase(Protocol):
         """The rows that the running turn's changes come to; they are about to be committed."""
         ...
 
+    def former(self, slot: Slot) -> bytes | None:
+        """A page that `collect` gave, as it was before; None: it was not there."""
+        ...
+
     def adopt(self) -> None: ...
 
     def undo(self) -> None: ...
@@ -156,6 +160,22 @@ class ObjectDatabase(Protocol):
     def keep(self, depth: int) -> None: ...
 
 
+class ObjectPast(Protocol):
+    """The object's undo images, as its turns see them."""
+
+    async def prepare(self, turn: Any, by: str, *, is_final: bool = True) -> None:
+        """A turn is about to be committed: read what it changes and nobody knows as it was."""
+        ...
+
+    def image(self, turn: Any, timers: dict[str, Timer | None]) -> dict[Slot, bytes | None]:
+        """The rows that go with its commit."""
+        ...
+
+    async def prune(self, turn: Any) -> bool:
+        """Have the turn's commit drop what is past keeping; whether there was something."""
+        ...
+
+
 class ObjectRuntime(Protocol):
     """An object that is awake, as its turns, its storage and the features see it."""
 
@@ -166,6 +186,8 @@ class ObjectRuntime(Protocol):
     rows: ObjectRows
     timers: dict[str, Timer | None]  # what finished turns made of them; absent: as on disk
     sql: ObjectDatabase | None  # once it has been woken with one or asked for one
+    history: ObjectPast | None  # if its class keeps one
+    is_awake: bool
     sockets: Any  # those that it has looked at, while it is awake; the feature's own
     watched: Any  # what happened lately, for those who watch it; a feature's own as well
     instance: Any  # the object itself; None while it sleeps

@@ -11,8 +11,9 @@ import msgspec
 
 from wakeful.runtime.migrations import ObjectMigration, read_migrations
 from wakeful.values.codec import look_in
-from wakeful.values.errors import BadHandler, BadInput, BadName, UnknownClass, UnknownMethod
+from wakeful.values.errors import BadHandler, BadInput, BadName, BadTime, UnknownClass, UnknownMethod
 from wakeful.values.ids import ObjectId, check_class
+from wakeful.values.times import duration_ms
 
 # What is wrong with a class, before any object of it lives?
 #
@@ -153,6 +154,7 @@ class ObjectClass:
     state_type: Any  # dataclass or struct, None when the class declares no state
     has_key: Callable[[str], bool] | None = None  # which of its objects this program has; None: all
     migrations: tuple[ObjectMigration, ...] = ()  # each of which an object of it has had, or gets when it wakes
+    history_ms: int = 0  # for how long undo images of its objects' commits are kept; 0: there are none
 
     def check_method(self, name: str) -> None:
         """`UnknownMethod` unless callers outside may call it, with the reason."""
@@ -292,7 +294,20 @@ def _inspect(cls: type, name: str) -> ObjectClass:
         state_type=_state_type(cls, name),
         has_key=getattr(cls, "__wakeful_has_key__", None),
         migrations=migrations,
+        history_ms=_history_ms(cls, name),
     )
+
+
+def _history_ms(cls: type, name: str) -> int:
+    found = inspect.getattr_static(cls, "history", None)
+    if found is None or inspect.isroutine(found) or isinstance(found, property):
+        return 0  # a method that happens to be called so
+    try:
+        return duration_ms(found, what=f"{name}.history")
+    except BadTime as error:
+        raise BadInput(
+            f'{error.message}; it says for how long the objects can be as they were: "30d"', code="class.history"
+        ) from None
 
 
 def _has_hook(cls: type, name: str, hook: str) -> bool:

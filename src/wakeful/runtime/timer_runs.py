@@ -326,8 +326,7 @@ class TimerRuns:
         if self._stopping and self._stopping.pop((timer.id, timer.name), None) is not None:
             activation.fire(timer)  # behind the call that is to stop it
             return None, None
-        task = activation.task
-        chain = (activation.id,)
+        task, chain = activation.task, (activation.id,)
         call = Call(timer.name, (), {}, deadline_at=fired_at + handler.deadline_ms, request_key=None, chain=chain)
         call.task = task
         self.deadlines.add(call)
@@ -347,6 +346,8 @@ class TimerRuns:
             if ran:
                 entry = self._entry(timer, turn.occurrence, fired_at, "run", None, turn.run_id)
                 turn.entries = sorted([*turn.entries, entry], key=attrgetter("nominal_at")) if turn.entries else [entry]
+            if activation.history is not None:
+                await activation.history.prepare(turn, timer.name)
             activation.finish(turn)
             if self._uncounted:
                 self._uncounted.pop((*timer.id, timer.name), None)
@@ -436,13 +437,13 @@ class TimerRuns:
             if verdict is None and occurrence is None:  # nothing was to run, so the failure is no occurrence's verdict
                 words = "%s %s had nothing to run, and failed: %s"
                 log.warning(words, timer.id, timer.name, text, extra={"code": "timer.nothing"})
-                activation.finish(turn)
+                await activation.end(turn, timer.name)
                 return
             if not turn.parks:  # else that is said
                 said = (timer.id, timer.name, timer.attempt + 1, text if timer.attempt else trace)  # its place once
                 log.warning("%s %s failed, attempt %d: %s", *said, extra={"code": "timer.failed"})
         turn.entries = [*turn.entries, self._entry(timer, occurrence, fired_at, "failed", text)]
-        activation.finish(turn)
+        await activation.end(turn, timer.name)
 
     async def _park_crashed(self, activation: "Activation", timer: Timer, crashes: int) -> None:
         handler = self.handler_of(timer.name)
@@ -457,7 +458,7 @@ class TimerRuns:
             self._park(turn, verdict.timer, turn.occurrence, "crashed", crashes, text, "")
         if verdict is not None or turn.occurrence is not None:
             turn.entries = [*turn.entries, self._entry(timer, turn.occurrence, now, "failed", text)]
-        activation.finish(turn)
+        await activation.end(turn, timer.name)
 
     def _park(
         self, turn: Turn, timer: Timer, occurrence: Occurrence | None, reason: str, more: int, error: str, trace: str

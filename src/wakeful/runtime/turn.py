@@ -55,7 +55,7 @@ class CommitDraft:
 
     def __init__(self) -> None:
         self.writes: dict[Slot, bytes | None] = {}
-        self.pages = _NO_PAGES  # of the object's database, as soon as a commit is about to be made
+        self.pages = _NO_PAGES  # of the object's database, and its undo image, as soon as a commit is about to be made
         self.wiped = False
         self.timers: dict[str, Timer | None] = {}
         # Most turns have none of these; a turn is made so often that empty lists would be felt.
@@ -424,6 +424,8 @@ class Turn(CommitDraft):
         if not self.writes and self.is_empty(timers):
             return None
         activation = self.activation
+        if activation.history is not None:
+            self.pages = {**self.pages, **activation.history.image(self, timers)}
         if activation.unnumbered is not None:
             self.writes[MIGRATIONS_SLOT], activation.unnumbered = activation.unnumbered, None
         node, id = activation.node, activation.id

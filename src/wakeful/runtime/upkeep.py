@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from wakeful.runtime.env import Env
 from wakeful.store.protocol import CANCELLED
@@ -28,6 +28,7 @@ class Upkeep:
         self._tasks: set[asyncio.Task[None]] = set()
         self._written: dict[tuple[ObjectId, str], int] = {}  # ledger rows since the name was last pruned
         self._crowded: dict[tuple[ObjectId, str], None] = {}
+        self.chores: list[Callable[[], Awaitable[None]]] = []  # of features: what they drop now and then
 
     def start(self) -> None:
         self._later("prune", PRUNE_EVERY_MS)
@@ -88,6 +89,8 @@ class Upkeep:
     async def _run_guarded(self, chore: str) -> None:
         try:
             await self.prune()
+            for more in self.chores:
+                await more()
         except Unavailable as error:
             if error.code == CANCELLED:
                 log.warning("upkeep: %s has to wait: %s", chore, error, extra={"code": "upkeep.prune"})

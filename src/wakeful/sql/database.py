@@ -247,6 +247,15 @@ class Database:
             self.adopt()  # there may be no commit, and nobody else would
         return rows
 
+    def former(self, slot: Slot) -> bytes | None:
+        """A page of those rows as finished turns left it; None: there was none."""
+        number = int(slot[1], 16)
+        if number > self._stored:
+            return None
+        if number > len(self._pages):
+            raise self._too_large(self._stored * PAGE_BYTES)  # none of it is here
+        return self._pages[number - 1]
+
     def _commit(self, connection: SqliteConnection) -> None:
         try:
             self._own(connection, "COMMIT")

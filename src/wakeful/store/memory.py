@@ -29,6 +29,7 @@ from wakeful.store.sends import check_once, is_other, still_out
 from wakeful.values.commits import (
     FORGET_TIMER,
     FORGOTTEN_SLOT,
+    HISTORY_SLOT,
     MIGRATIONS_SLOT,
     PAGES,
     STATE_SLOT,
@@ -535,7 +536,8 @@ class MemoryStore:
 
 def _comes_along(slot: Slot) -> bool:
     """The row is needed by a large object that wakes."""
-    return slot in (STATE_SLOT, MIGRATIONS_SLOT, FORGOTTEN_SLOT) or (slot[0] == PAGES and slot <= page_slot(WAKE_PAGES))
+    starts = (STATE_SLOT, MIGRATIONS_SLOT, FORGOTTEN_SLOT, HISTORY_SLOT)
+    return slot in starts or (slot[0] == PAGES and slot <= page_slot(WAKE_PAGES))
 
 
 def _matches(id: ObjectId, query: Query) -> bool:

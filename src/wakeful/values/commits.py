@@ -9,19 +9,22 @@ from msgspec import Struct
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Entry, Parked, Timer
 
-# Three key spaces per object: what the class's own code stores, what Wakeful keeps beside it (typed state, the
-# features' rows), which `list` and `delete_all` never touch, and the pages of its database, under their numbers.
+# Four key spaces per object: what the class's own code stores, what Wakeful keeps beside it (typed state, the
+# features' rows), which `list` and `delete_all` never touch, the pages of its database, under their numbers, and the
+# undo images of its commits, under their bookmarks.
 USER = 0
 SYSTEM = 1
 PAGES = 2
-SPACES = (USER, SYSTEM, PAGES)
+HISTORY = 3
+SPACES = (USER, SYSTEM, PAGES, HISTORY)
 Slot = tuple[int, str]  # (space, key)
 # What an object can't wake without, however many rows it has: its typed state, how many migrations it has had, and
-# that it is to be forgotten, which is finished first.
+# that it is to be forgotten, which is finished first; and from which point on its undo images are whole.
 STATE_SLOT: Slot = (SYSTEM, "state")
 MIGRATIONS_SLOT: Slot = (SYSTEM, "migrations")
 FORGOTTEN_SLOT: Slot = (SYSTEM, "forgotten")
 FORGET_TIMER = "forget"  # the timer that finishes it if nobody else does
+HISTORY_SLOT: Slot = (SYSTEM, "history")
 
 
 def page_slot(number: int) -> Slot:
@@ -122,5 +125,10 @@ class Loaded(Struct, frozen=True, gc=False):
     alarm: Timer | None
     rows: dict[
         Slot, bytes
-    ]  # STATE_SLOT, MIGRATIONS_SLOT, FORGOTTEN_SLOT and the first pages of its database; all its rows when they are few
+    ]  # STATE_, MIGRATIONS_, FORGOTTEN_, HISTORY_SLOT and the first pages of its database; all its rows when they are few
     complete: bool  # `rows` is everything the object has
+
+    @property
+    def has_history(self) -> bool:
+        """There are undo images of it."""
+        return HISTORY_SLOT in self.rows

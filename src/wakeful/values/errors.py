@@ -16,6 +16,7 @@ WakefulError
 │   ├── UnknownObject           there is no such object (looking never makes one)
 │   ├── UnknownParked           nothing is parked under that number
 │   ├── UnknownSchedule         the object has no schedule of that name (says which it has)
+│   ├── UnknownPoint            the object can't be as it was then: from when on it can (says when)
 │   ├── UnknownJob              no job of that id, or it ended so long ago that nothing is kept of it
 │   ├── UnknownClass            no class of that name is registered here
 │   ├── UnknownMethod           the class has no such method, or not for callers outside
@@ -165,6 +166,10 @@ class UnknownParked(BadInput, LookupError):
 
 class UnknownSchedule(BadInput, LookupError):
     default_code = "schedule.unknown"
+
+
+class UnknownPoint(BadInput, LookupError):
+    default_code = "history.unknown"
 
 
 class UnknownJob(BadInput, LookupError):

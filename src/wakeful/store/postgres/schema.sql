@@ -48,7 +48,7 @@ CREATE TABLE wakeful.objects (
 -- What objects store. A name is bytes because it may hold a NUL, which text can't. The index row must
 -- stay under 2,704 bytes, which is why a class has at most 64, a key 512 and a name 2,048.
 CREATE TABLE wakeful.storage (
-    space smallint NOT NULL,  -- 0 the object's own, 1 Wakeful's beside it, 2 pages of its database
+    space smallint NOT NULL,  -- 0 the object's own, 1 Wakeful's beside it, 2 pages of its database, 3 undo images of its commits
     cls   text COLLATE "C" NOT NULL,
     key   text COLLATE "C" NOT NULL,
     name  bytea NOT NULL,

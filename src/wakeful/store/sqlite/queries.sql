@@ -105,10 +105,10 @@ SELECT k.space, k.name, k.value, o.created_at, o.active_at, o.rows, o.bytes,
  WHERE o.class = ? AND o.key = ?
 
 -- name: load_large
--- Of a large object: its state, how many migrations it has had, whether it is to be forgotten, and the first pages of
--- its database.
+-- Of a large object: its state, how many migrations it has had, whether it is to be forgotten, where its history begins,
+-- and the first pages of its database.
 SELECT space, name, value FROM kv
- WHERE class = ? AND key = ? AND space = 1 AND name IN ('state', 'migrations', 'forgotten')
+ WHERE class = ? AND key = ? AND space = 1 AND name IN ('state', 'migrations', 'forgotten', 'history')
 UNION ALL
 SELECT space, name, value FROM kv WHERE class = ? AND key = ? AND space = 2 AND name <= ?
 

@@ -16,7 +16,7 @@ CREATE TABLE objects (
 ) WITHOUT ROWID;
 
 -- An object's storage. space 0: what its own code stores; 1: what Wakeful keeps beside it;
--- 2: the pages of its database.
+-- 2: the pages of its database; 3: the undo images of its commits.
 CREATE TABLE kv (
   class TEXT    NOT NULL,
   key   TEXT    NOT NULL,

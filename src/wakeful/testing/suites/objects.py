@@ -8,6 +8,8 @@ from wakeful.values.commits import (
     FIRST_PAGE,
     FORGET_TIMER,
     FORGOTTEN_SLOT,
+    HISTORY,
+    HISTORY_SLOT,
     MIGRATIONS_SLOT,
     PAGES,
     STATE_SLOT,
@@ -69,10 +71,12 @@ class ObjectSuite(Harness):
     async def test_a_large_object_brings_its_state_and_the_first_pages_of_its_database(self) -> None:
         store = await self.open_store()
         pages = {page_slot(number): bytes([number % 256]) * 300 for number in range(1, WAKE_PAGES + 3)}
-        await self.done(store, self.turn(puts={**pages, (SYSTEM, "state"): b"s", (USER, "x"): b"1"}), self.turn(B))
+        own = {(SYSTEM, "state"): b"s", MIGRATIONS_SLOT: b"m", HISTORY_SLOT: b"h"}
+        beside = {(USER, "x"): b"1", (HISTORY, "0"): b"image"}
+        await self.done(store, self.turn(puts={**pages, **own, **beside}), self.turn(B))
         a, b = await store.load([A, B])
         brought = dict(list(pages.items())[:WAKE_PAGES])
-        assert (a.complete, a.rows) == (False, {**brought, (SYSTEM, "state"): b"s"})
+        assert (a.complete, a.rows) == (False, {**brought, **own})
         assert (b.complete, b.rows) == (True, {})
         assert await store.scan(A, PAGES, Range(first=page_slot(WAKE_PAGES + 1)[1])) == [
             (key, value) for (_, key), value in list(pages.items())[WAKE_PAGES:]

@@ -1,5 +1,5 @@
 -- What each object needs to wake: its row, its alarm, and its storage when that is small, else its state, how many
--- migrations it has had, whether it is to be forgotten, and the first pages of its database.
+-- migrations it has had, whether it is to be forgotten, where its history begins, and the first pages of its database.
 -- Names come in one text: in an array each of them would cost a connection that also reads arrays a microsecond.
 SELECT i.n, o.created_at, o.active_at, o.rows, o.bytes,
     t.due_at, t.nominal_at, t.seq, t.attempt, t.crashes, t.started, t.priority, t.payload,
@@ -18,7 +18,8 @@ CROSS JOIN LATERAL (
         FROM wakeful.storage AS b
         WHERE (o.rows > $rows_max::integer OR o.bytes > $bytes_max::bigint)
             AND b.cls = i.cls AND b.key = i.key AND b.space = 1
-            AND b.name IN ('\x7374617465', '\x6d6967726174696f6e73', '\x666f72676f7474656e')  -- state, migrations, forgotten
+            AND b.name IN (  -- state, migrations, forgotten, history
+                '\x7374617465', '\x6d6967726174696f6e73', '\x666f72676f7474656e', '\x686973746f7279')
         UNION ALL
         SELECT p.space, p.name, p.value
         FROM wakeful.storage AS p

@@ -1,0 +1,1 @@
+"""Layer 4. Points in time: an object as it was."""
