@@ -31,6 +31,7 @@ class Card:
 class Person(DurableObject):
     """Has something of every kind."""
 
+    history = "30d"
     state: Card
 
     async def fill(self) -> str:

@@ -33,6 +33,9 @@ class HistoryFeature(Feature):
         node.quiet_operations |= {RESTORE, PRUNE}  # an object that can't wake any more is one to bring back
         node.upkeep.chores.append(histories.sweep)
 
+    async def erase(self, turn: Turn) -> None:
+        """Nothing more: images are rows of the object."""
+
 
 async def restore(context: "Context", mark: str, timers: bool) -> str:
     """For an operator: have the object be as it was; the bookmark of what it was until now."""

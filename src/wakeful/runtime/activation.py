@@ -27,8 +27,7 @@ from wakeful.runtime.calls import (
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
 from wakeful.runtime.erasure import FORGET, resume
-from wakeful.runtime.migration_run import migrate, pending_migrations
-from wakeful.runtime.migrations import check_number, number_in
+from wakeful.runtime.migration_run import check_known, is_only_migrated, migrate, pending_migrations
 from wakeful.runtime.object_runtime import ObjectDatabase, ObjectPast
 from wakeful.runtime.rows import ObjectRows
 from wakeful.runtime.state import NO_STATE, State
@@ -43,7 +42,7 @@ from wakeful.values.commits import (
     Remembered,
     Slot,
 )
-from wakeful.values.errors import Fenced, ObjectTooNew, Reentrancy, Unavailable
+from wakeful.values.errors import Fenced, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
 from wakeful.values.trace import TRACE, UNSAMPLED
@@ -105,7 +104,9 @@ class Activation:
         self.state = NO_STATE if known.state_type is None else State(known.state_type)
         self.timers: dict[str, Timer | None] = {}  # what finished turns made of them; absent: as on disk
         self.sql: ObjectDatabase | None = None  # when it was woken with one or has asked for one
-        self.history: ObjectPast | None = node.features["history"].of(self) if known.history_ms else None
+        self.history: ObjectPast | None = None
+        if known.history_ms:
+            self.history = node.features["history"].of(self)
         self.sockets: Any = None  # those that it has looked at, while it is awake; the feature's own
         self.watched: Any = None  # what happened lately, for those who watch it; a feature's own as well
         self.instance: Any = None  # the object, which holds this: let go of when it sleeps
@@ -265,6 +266,7 @@ class Activation:
         self.put_to_sleep()
         self.rows.load(Loaded(None, None, {}, True))
         self.timers, self.sql, self.sockets, self.unnumbered, self._requests = {}, None, None, None, None
+        self.history = self.node.features["history"].of(self) if self.known.history_ms else None
 
     def hold_awake(self) -> None:
         """Something beside its turns goes on: it must not sleep under it."""
@@ -651,7 +653,7 @@ async def wake(
         instance = activation.known.cls(Context(activation))
         if activation.known.wakes:
             await instance.on_wake()
-        is_trial = reads and bool(pending) and _is_trial(activation, turn, loaded)
+        is_trial = reads and bool(pending) and is_only_migrated(activation, turn, loaded)
         if not is_trial:
             await activation.end(turn, "on_wake")
         activation.instance, activation.is_awake = instance, not is_trial  # nobody else reads beside that
@@ -675,7 +677,7 @@ async def _load(activation: "Activation", chain: tuple[ObjectId, ...], deadline_
         await resume(activation, chain, deadline_at)
         loaded = await activation.node.loader.load(activation.id)
     if MIGRATIONS_SLOT in loaded.rows or activation.node.dispatcher.newer:
-        _check_known(activation, loaded)
+        check_known(activation, loaded, activation.node.dispatcher)
     if loaded.has_history and activation.history is None:
         activation.history = activation.node.features["history"].of(activation)  # to drop what there is of it
     activation.sql = None
@@ -692,21 +694,3 @@ async def _load(activation: "Activation", chain: tuple[ObjectId, ...], deadline_
             await handler.wake(activation, turn)
         await activation.end(turn, "on_wake")
     return loaded
-
-
-def _check_known(activation: "Activation", loaded: Loaded) -> None:
-    """`ObjectTooNew` when it has had migrations that this program does not know; then its timers wait, as it does."""
-    done, dispatcher = number_in(loaded.rows), activation.node.dispatcher
-    try:
-        check_number(activation.id, done, activation.known.migrations)
-    except ObjectTooNew:
-        dispatcher.met_newer(activation.id, done)
-        raise
-    dispatcher.met_known(activation.id)
-
-
-def _is_trial(activation: "Activation", turn: Turn, loaded: Loaded | None) -> bool:
-    """The object is nowhere yet, and only its migrations have written."""
-    if loaded is None or loaded.info is not None or turn.is_clean or turn.has_written:
-        return False
-    return not (turn.state_used and activation.state.has_changed(turn))

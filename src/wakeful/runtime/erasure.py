@@ -109,6 +109,7 @@ async def _erase(turn: Turn, *, is_awaited: bool = False) -> tuple[bool, list[tu
     node, id = activation.node, activation.id
     until = (node.clock.now() + turn.deadline_at) // 2
     activation.put_to_sleep()
+    activation.history = None  # nothing is to be noted of what goes
     data = await activation.rows.read(FORGOTTEN_SLOT)
     stage = CLEARED if data is None else decode(data)
     children: list[tuple[str, str]] = []

@@ -8,12 +8,13 @@ import inspect
 from typing import Any, Protocol
 
 from wakeful.runtime.context import Context
-from wakeful.runtime.migrations import ObjectMigration, encode_number, number_in
+from wakeful.runtime.migrations import ObjectMigration, check_number, encode_number, number_in
 from wakeful.runtime.object_runtime import ObjectRuntime
 from wakeful.runtime.state import NO_STATE, RawState, State, UnmigratedState
 from wakeful.runtime.turn import Turn
 from wakeful.values.commits import MIGRATIONS_SLOT, STATE_SLOT, Loaded
-from wakeful.values.errors import MigrationFailed, Unavailable
+from wakeful.values.errors import MigrationFailed, ObjectTooNew, Unavailable
+from wakeful.values.ids import ObjectId
 
 
 class MigratedObject(ObjectRuntime, Protocol):
@@ -22,10 +23,36 @@ class MigratedObject(ObjectRuntime, Protocol):
     state: State
 
 
+class NewerObjects(Protocol):
+    """Whose timers wait, because this program is too old for their objects."""
+
+    def met_newer(self, id: ObjectId, number: int) -> None: ...
+
+    def met_known(self, id: ObjectId) -> None: ...
+
+
 def pending_migrations(activation: ObjectRuntime, loaded: Loaded) -> tuple[ObjectMigration, ...]:
     """Those that it has not had."""
     known = activation.known.migrations
     return known and known[number_in(loaded.rows) :]
+
+
+def check_known(activation: ObjectRuntime, loaded: Loaded, dispatcher: NewerObjects) -> None:
+    """`ObjectTooNew` when it has had migrations that this program does not know; then its timers wait, as it does."""
+    done = number_in(loaded.rows)
+    try:
+        check_number(activation.id, done, activation.known.migrations)
+    except ObjectTooNew:
+        dispatcher.met_newer(activation.id, done)
+        raise
+    dispatcher.met_known(activation.id)
+
+
+def is_only_migrated(activation: MigratedObject, turn: Turn, loaded: Loaded | None) -> bool:
+    """The object is nowhere yet, and only its migrations have written."""
+    if loaded is None or loaded.info is not None or turn.is_clean or turn.has_written:
+        return False
+    return not (turn.state_used and activation.state.has_changed(turn))
 
 
 async def migrate(activation: MigratedObject, turn: Turn, loaded: Loaded, pending: tuple[ObjectMigration, ...]) -> None:
