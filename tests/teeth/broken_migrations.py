@@ -56,7 +56,7 @@ def a_migration_that_failed_is_counted() -> Any:
 
 def an_older_program_takes_what_is_newer() -> Any:
     """And writes over it."""
-    return swapped(waking, "check_number", lambda check: lambda *number: None)
+    return swapped(migration_run, "check_number", lambda check: lambda *number: None)
 
 
 def timers_of_newer_objects_are_tried_again_and_again() -> Any:
@@ -78,7 +78,7 @@ def a_timer_that_waits_was_begun() -> Any:
 
 def to_look_makes_an_object() -> Any:
     """What migrations wrote for a reader of an object that is nowhere is kept."""
-    return swapped(waking, "_is_trial", lambda is_trial: lambda *turn: False)
+    return swapped(waking, "is_only_migrated", lambda is_only: lambda *turn: False)
 
 
 def the_state_of_a_migration_is_lost() -> Any:

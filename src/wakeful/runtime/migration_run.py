@@ -33,8 +33,7 @@ class NewerObjects(Protocol):
 
 def pending_migrations(activation: ObjectRuntime, loaded: Loaded) -> tuple[ObjectMigration, ...]:
     """Those that it has not had."""
-    known = activation.known.migrations
-    return known and known[number_in(loaded.rows) :]
+    return activation.known.migrations[number_in(loaded.rows) :]
 
 
 def check_known(activation: ObjectRuntime, loaded: Loaded, dispatcher: NewerObjects) -> None:

@@ -91,7 +91,8 @@ def test_a_reserved_class_is_not_exported_either(wakeful: Stage) -> None:
         ({"row": [1, "jobs.waits", text(1)]}, "import.jobs", "other jobs wait"),
         ({"row": [1, "check", text(1)]}, "import.row", "check"),
         ({"row": [2, "x", text(1)]}, "import.row", "no page of a database"),
-        ({"row": [3, "x", text(1)]}, "import.row", "space 3"),
+        ({"row": [4, "x", text(1)]}, "import.row", "space 4"),
+        ({"row": [3, "x", text(1)]}, "import.row", "no undo image"),
         ({"row": [-1, "x", text(1)]}, "import.row", "space -1"),
         ({"row": [1, "machine", text({"snapshot": {}, "actors": {"a": 1}})]}, "import.actors", "others belong to"),
         (
