@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,10 +16,13 @@ from tests.conformance.dump import dump, raw_bytes
 from tests.conformance.hall import Hall
 from tests.conformance.house import House
 from wakeful import App, DurableObject, Quotas, RetryPolicy, errors
+from wakeful.compat.workers.worker import HostedFeature
 from wakeful.operations.acts import Acts
 from wakeful.operations.forgets import ObjectChoice
+from wakeful.runtime.feature import Feature
 from wakeful.security import audit
-from wakeful.values.ids import ObjectId
+from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.seals import KEY_PREFIX
 
 KEY, MARKER = "alice@example.org", "marker-7f3a"
 
@@ -427,7 +431,53 @@ async def test_the_audit_log_does_not_name_it_and_knows_it_again(stage: Any) -> 
         rows = (await audit.page(world.store)).rows
         forgets = [row for row in rows if row["act"] == "forget"]
         assert [row["outcome"] for row in forgets] == ["nothing", "done"]
-        [paused] = [row for row in rows if row["act"] == "schedule.pause" and row["target"] == forgets[0]["target"]]
-        assert (paused["actor"], paused["detail"]) == ("me", {})
+        pauses = [(row["actor"], row["target"], row["detail"]) for row in rows if row["act"] == "schedule.pause"]
+        assert pauses[-1] == ("me", forgets[0]["target"], {})
         assert [row["target"] for row in rows].count(f"Person/{KEY}2 often") == 1
         holds_nothing(world, town.url, MARKER)
+
+
+async def test_in_a_cluster_its_owner_forgets_it_whoever_asks_and_another_goes_on_when_that_dies() -> None:
+    town = Town("memory:")
+    async with town.world() as world:
+        members = await world.nodes(3)
+        for n in range(12):
+            await town.of(f"p/{n}").fill()
+        assert await town.app.forget_all("p/") == 12
+        holds_nothing(world, town.url, "p/", MARKER)
+        await town.of("p/0").fill()
+        owner = next(member for member in members if shard_of(ObjectId("Person", "p/0")) in member.node.epochs)
+        owner.faults.on_probe = lambda name, _: owner.kill() if name == "erase.before" else None
+        with suppress(errors.WakefulError):
+            await town.app.forget(town.Person, "p/0")
+        await world.advance(minutes=3)
+        holds_nothing(world, town.url, "p/", MARKER)
+
+
+async def test_what_it_sends_into_another_store_with_its_last_turn_arrives() -> None:
+    desk = Desk(SimpleNamespace(url="memory:"), stores={"eu/": "memory:"})
+    async with desk.world() as world:
+
+        async def send(clerk: Any) -> None:
+            await clerk.jobs.schedule(desk.at("b").work, "sent", after=5)
+            await clerk.ctx.forget()
+
+        await desk.do(send, "eu/a")
+        await world.advance(seconds=10)
+        assert desk.labels == ["sent"]
+        assert [info.key async for info in desk.app.objects(desk.Clerk)] == ["b"]
+
+
+async def test_of_a_sealed_store_it_goes_as_well(tmp_path: Path) -> None:
+    town = Town(f"sqlite:{tmp_path}/town.db", keys=[KEY_PREFIX + "ab" * 32])
+    async with town.world() as world:
+        await town.fill(world)
+        await town.app.forget(town.Person, KEY)
+        holds_nothing(world, town.url)
+        assert await town.of().look() == NOTHING
+
+
+def test_every_feature_says_what_it_keeps_elsewhere() -> None:
+    found = {type(feature) for feature in App().deployment.features} | {HostedFeature}
+    assert {cls.__name__ for cls in Feature.__subclasses__() if "erase" not in vars(cls)} == set()
+    assert found == {cls for cls in Feature.__subclasses__() if cls.__module__.startswith("wakeful.")}
