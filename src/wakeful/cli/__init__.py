@@ -32,6 +32,7 @@ _THEMES = {
         "ls": ("ls", "List objects."),
         "show": ("show", "Show one object: state, keys, timers, ledger."),
         "sql": ("sql", "Look into the database of an object, with SQL or without."),
+        "history": ("history", "The points in time that an object can go back to."),
         "due": ("due", "What fires next."),
         "schedules": ("schedules", "List schedules: of an object, a class, or all."),
         "why": ("why", "Why a schedule ran or did not: its verdicts, newest first."),
@@ -50,6 +51,7 @@ _THEMES = {
         "cancel": ("schedules", "End a schedule: it runs no more."),
         "backfill": ("backfill", "Run a schedule's occurrences of a stretch of time, or list them."),
         "redrive": ("parked", "Set parked timers due again."),
+        "restore": ("history", "Have an object be as it was."),
         "drain": ("drain", "Let a node own nothing, so that it can be stopped at leisure."),
     },
     "Data": {

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NotRequired, TypedDict, Union, get_args, get_
 from wakeful.security.audit import PlainAudit
 from wakeful.views.classes import PlainClass
 from wakeful.views.due import PlainTimer
+from wakeful.views.history import PlainChange, PlainPoint, PlainReturn
 from wakeful.views.jobs import PlainJob
 from wakeful.views.ledger import PlainEntry, PlainKnown, PlainRun
 from wakeful.views.nodes import PlainNode
@@ -69,6 +70,11 @@ class BackfillAnswer(TypedDict):
     rows: list[PlainKnown]
 
 
+class RestoreAnswer(PlainReturn):
+    dry_run: bool
+    before: str | None
+
+
 class JobBatchAnswer(TypedDict):
     rows: list[PlainJob]
     then: PlainJob | None
@@ -111,6 +117,9 @@ NAMES: dict[Any, str] = {
     CancelAnswer: "Cancelled",
     TriggerAnswer: "Triggered",
     BackfillAnswer: "Backfilled",
+    PlainPoint: "Point",
+    PlainChange: "Change",
+    RestoreAnswer: "Restored",
     PlainJob: "Job",
     JobBatchAnswer: "JobBatch",
     JobCancelAnswer: "JobCancelled",
@@ -184,6 +193,7 @@ SCHEMAS: dict[str, Schema] = {name: _fields(kind) for kind, name in NAMES.items(
     "StoragePage": _page("Stored"),
     "TimerPage": _page("Timer"),
     "EntryPage": _page("Entry"),
+    "PointPage": _page("Point"),
     "SchedulePage": _page("Schedule"),
     "ParkedPage": _page("Parked"),
     "JobPage": _page("Job"),
