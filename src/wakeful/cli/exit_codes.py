@@ -25,6 +25,7 @@ from wakeful.values.errors import (
     Undecodable,
     UnknownObject,
     UnknownParked,
+    UnknownPoint,
     WakefulError,
     WrongCertificate,
 )
@@ -56,7 +57,7 @@ def exit_code_of(error: BaseException) -> int:
     """The promise of docs/cli.md: 1 failed, 2 wrong usage, 3 unavailable."""
     if isinstance(error, CommandError):
         return error.exit_code
-    if isinstance(error, UnknownObject | UnknownParked | Undecodable):
+    if isinstance(error, UnknownObject | UnknownParked | UnknownPoint | Undecodable):
         return FAILED
     if isinstance(
         error, click.UsageError | BadInput | Denied | BadUrl | MissingExtra | BadAddress | NoSecret | WrongCertificate

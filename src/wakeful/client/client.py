@@ -244,6 +244,8 @@ class SyncLooks(Blocking):
     chart = Blocked(Client.chart)
     due = Blocked(Client.due)
     ledger = Blocked(Client.ledger)
+    history = Blocked(Client.history)
+    restore = Blocked(Client.restore)
     parked = Blocked(Client.parked)
     redrive = Blocked(Client.redrive)
     drop_parked = Blocked(Client.drop_parked)

@@ -62,6 +62,10 @@ class Looks:
         given = {"prefix": prefix, "limit": limit, "cursor": cursor}
         return await self._rows(f"{object_path(cls, key)}/storage", given)
 
+    async def history(self, cls: Class, key: str, *, limit: int = 50, cursor: str | None = None) -> Rows:
+        """The points that an object can go back to, newest first, with what each changed."""
+        return await self._rows(f"{object_path(cls, key)}/history", {"limit": limit, "cursor": cursor})
+
     async def due(
         self,
         cls: Class | None = None,
@@ -140,6 +144,14 @@ class Looks:
             "older_than": older_than,
         }
         return await self._each_parked("drop", numbers, choice)
+
+    async def restore(
+        self, cls: Class, key: str, to: str | datetime, *, timers: bool = True, dry_run: bool = False
+    ) -> Row:
+        """Have an object be as it was at a bookmark or a time, or say what that would change; `before` is what undoes it."""
+        body = {"to": to if isinstance(to, str) else to.isoformat(), "timers": timers, "dry_run": dry_run}
+        found: Row = await self._do("POST", f"{object_path(cls, key)}/history/restore", body, is_repeatable=False)
+        return found
 
     async def _each_parked(self, act: str, numbers: tuple[int, ...], choice: dict[str, Any]) -> Rows:
         body = {"numbers": list(numbers)} | {name: value for name, value in choice.items() if value is not None}

@@ -61,6 +61,7 @@ STATUS: dict[type[WakefulError], tuple[int, str]] = {
     errors.UnknownObject: (404, "Not there"),
     errors.UnknownParked: (404, "Not there"),
     errors.UnknownSchedule: (404, "Not there"),
+    errors.UnknownPoint: (404, "Not there"),
     errors.UnknownJob: (404, "Not there"),
     errors.UnknownClass: (404, "Not there"),
     errors.BadInput: (400, "That makes no sense"),

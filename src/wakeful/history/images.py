@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from wakeful.store.protocol import Range
 from wakeful.values.commits import FORGOTTEN_SLOT, HISTORY, HISTORY_SLOT, SYSTEM, Slot
-from wakeful.values.errors import BadOption, BadTime, Undecodable
+from wakeful.values.errors import BadOption, BadTime, Undecodable, UnknownPoint
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
-from wakeful.values.times import from_datetime
+from wakeful.values.times import from_datetime, to_datetime
 
 Scan = Callable[[ObjectId, int, Range], Awaitable[list[tuple[str, bytes]]]]
 
@@ -105,13 +105,30 @@ def time_of(mark: str) -> int:
     return int(mark[:12], 16)
 
 
+def is_bookmark(text: str) -> bool:
+    """The text could be one."""
+    return _BOOKMARK.fullmatch(text) is not None
+
+
 def check_bookmark(mark: object) -> str:
     """`BadOption` for what can't be one."""
-    if not isinstance(mark, str) or not _BOOKMARK.fullmatch(mark):
+    if not isinstance(mark, str) or not is_bookmark(mark):
         raise BadOption(
             f"{mark!r} is no bookmark: give one that ctx.bookmark() or `wakeful history` gave", code="history.bookmark"
         )
     return mark
+
+
+def check_point(id: ObjectId, mark: str, since: str, now: int) -> None:
+    """`UnknownPoint` unless it is one between when its history begins and now."""
+    at = to_datetime(time_of(mark)).isoformat()
+    if mark < since:
+        raise UnknownPoint(
+            f"{id}: its history begins at {to_datetime(time_of(since)).isoformat()}, and that is a point of {at}: older "
+            "images are past keeping, or there were none"
+        )
+    if time_of(mark) > now:
+        raise UnknownPoint(f"{id}: {at} is still to come")
 
 
 # rows

@@ -14,6 +14,7 @@ from wakeful.history.images import (
     TimerFields,
     bookmark,
     bookmark_after,
+    check_point,
     is_kept,
     is_of_timers,
     is_own,
@@ -27,9 +28,8 @@ from wakeful.history.images import (
 from wakeful.store.protocol import Query, Range
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import HISTORY, HISTORY_SLOT, MIGRATIONS_SLOT, PAGES, STATE_SLOT, USER, Slot
-from wakeful.values.errors import LimitExceeded, UnknownPoint
+from wakeful.values.errors import LimitExceeded
 from wakeful.values.timers import ALARM, Timer
-from wakeful.values.times import to_datetime
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import ObjectRuntime
@@ -99,13 +99,7 @@ class ObjectHistory:
     async def check(self, mark: str) -> None:
         """`UnknownPoint` when it can't be as it was then."""
         await self._begin()
-        if mark < self._since:
-            raise UnknownPoint(
-                f"{self._activation.id}: its history begins at {to_datetime(time_of(self._since)).isoformat()}, and that is "
-                f"a point of {to_datetime(time_of(mark)).isoformat()}: older images are past keeping, or there were none"
-            )
-        if mark > self._last and time_of(mark) > self._activation.node.clock.now():
-            raise UnknownPoint(f"{self._activation.id}: {to_datetime(time_of(mark)).isoformat()} is still to come")
+        check_point(self._activation.id, mark, self._since, max(time_of(self._last), self._activation.node.clock.now()))
 
     def want(self, turn: "Turn", mark: str, *, timers: bool) -> None:
         """When the turn ends, the object is to be as it was at that point."""

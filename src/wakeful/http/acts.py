@@ -21,7 +21,7 @@ from wakeful.specs.spec import Spec
 from wakeful.values.errors import BadOption, BadTime
 from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.times import LATEST_MS, duration_ms, from_datetime, to_datetime
-from wakeful.views import ledger, schedules
+from wakeful.views import history, ledger, schedules
 
 Length = str | float
 
@@ -107,6 +107,14 @@ class Backfill(Struct, forbid_unknown_fields=True):
 
     start: datetime
     end: datetime
+    dry_run: bool = False
+
+
+class Restore(Struct, forbid_unknown_fields=True):
+    """A bookmark, or a time with its offset; with `dry_run` only what would change."""
+
+    to: str
+    timers: bool = True
     dry_run: bool = False
 
 
@@ -224,6 +232,16 @@ async def backfill_schedule(ask: Ask) -> Answer:
     await acts_of(ask).backfill(id, name, asked.start, asked.end)
     rows = await ledger.preview(ask.view, id, name, first, last)
     return json_answer({"dry_run": False, "rows": rows})
+
+
+async def restore(ask: Ask) -> Answer:
+    """Have an object be as it was."""
+    asked: Restore = await read_body(ask, Restore, is_needed=True)
+    id, mark = object_of(ask), history.mark_of(asked.to)
+    await ask.view.info(id)
+    planned = await history.preview(ask.view, id, mark, timers=asked.timers)
+    before = None if asked.dry_run else await acts_of(ask).restore(id, mark, timers=asked.timers)
+    return json_answer({"dry_run": asked.dry_run, "before": before, **planned})
 
 
 async def redrive(ask: Ask) -> Answer:

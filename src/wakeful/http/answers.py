@@ -10,6 +10,7 @@ from wakeful.operations.forgets import Holdings
 from wakeful.security.audit import PlainAudit
 from wakeful.views.classes import PlainClass
 from wakeful.views.due import PlainTimer
+from wakeful.views.history import PlainChange, PlainPoint, PlainReturn
 from wakeful.views.jobs import PlainJob
 from wakeful.views.ledger import PlainEntry, PlainKnown, PlainRun
 from wakeful.views.nodes import PlainNode
@@ -70,6 +71,11 @@ class BackfillAnswer(TypedDict):
     rows: list[PlainKnown]
 
 
+class RestoreAnswer(PlainReturn):
+    dry_run: bool
+    before: str | None
+
+
 class JobBatchAnswer(TypedDict):
     rows: list[PlainJob]
     then: PlainJob | None
@@ -118,6 +124,9 @@ NAMES: dict[Any, str] = {
     CancelAnswer: "Cancelled",
     TriggerAnswer: "Triggered",
     BackfillAnswer: "Backfilled",
+    PlainPoint: "Point",
+    PlainChange: "Change",
+    RestoreAnswer: "Restored",
     PlainJob: "Job",
     JobBatchAnswer: "JobBatch",
     JobCancelAnswer: "JobCancelled",
@@ -193,6 +202,7 @@ SCHEMAS: dict[str, Schema] = {name: _fields(kind) for kind, name in NAMES.items(
     "StoragePage": _page("Stored"),
     "TimerPage": _page("Timer"),
     "EntryPage": _page("Entry"),
+    "PointPage": _page("Point"),
     "SchedulePage": _page("Schedule"),
     "ParkedPage": _page("Parked"),
     "JobPage": _page("Job"),

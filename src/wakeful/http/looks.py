@@ -15,7 +15,7 @@ from wakeful.schedules.schedules import next_times
 from wakeful.security import audit
 from wakeful.values.errors import BadOption, UnknownParked
 from wakeful.values.ids import ObjectId
-from wakeful.views import classes, due, jobs, ledger, machines, nodes, objects, parked, schedules, search
+from wakeful.views import classes, due, history, jobs, ledger, machines, nodes, objects, parked, schedules, search
 
 SVG = b"image/svg+xml"
 NUMBER_DIGITS_MAX = 18  # of what stores can count
@@ -188,6 +188,13 @@ async def show_timers(ask: Ask) -> Answer:
 async def show_ledger(ask: Ask) -> Answer:
     asked = ask.query
     found = await ledger.page(ask.view, object_of(ask), asked["timer"], asked["limit"], asked["cursor"])
+    return page_answer(ask, found.rows, found.cursor)
+
+
+async def show_points(ask: Ask) -> Answer:
+    id, asked = object_of(ask), ask.query
+    await ask.view.info(id)
+    found = await history.page(ask.view, id, asked["limit"], asked["cursor"])
     return page_answer(ask, found.rows, found.cursor)
 
 

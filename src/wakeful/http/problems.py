@@ -42,6 +42,7 @@ STATUS: dict[type[BaseException], int] = {
     errors.UnknownObject: 404,
     errors.UnknownParked: 404,
     errors.UnknownSchedule: 404,
+    errors.UnknownPoint: 404,
     errors.UnknownJob: 404,
     errors.UnknownClass: 404,
     errors.UnknownMethod: 404,

@@ -98,6 +98,17 @@ SIGHTS = [
     ),
     Route(
         "GET",
+        f"{OBJECT}/history",
+        "showPoints",
+        "read",
+        "The points that it can go back to, and what each changed.",
+        looks.show_points,
+        query=PAGE,
+        answer="PointPage",
+        problems=(404,),
+    ),
+    Route(
+        "GET",
         f"{OBJECT}/schedules",
         "showSchedules",
         "read",
@@ -471,6 +482,17 @@ ROWS = [
         is_wait=True,
     ),
     # operating
+    Route(
+        "POST",
+        f"{OBJECT}/history/restore",
+        "restoreObject",
+        "operate",
+        "Have the object be as it was at a point of its history.",
+        acts.restore,
+        body=acts.Restore,
+        answer="Restored",
+        problems=(404, 504),
+    ),
     Route(
         "POST",
         "/v1/parked/redrive",

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from wakeful.history.feature import RESTORE
 from wakeful.jobs.ids import parse_id
 from wakeful.operations.forgets import ObjectChoice, forget
 from wakeful.runtime.redrives import DROP, NUMBER_MAX, REDRIVE, Find, each_parked, survey
@@ -231,6 +232,14 @@ class Acts:
         async with self.row(WRITE, str(id), {"query": query[:QUERY_CHARS_KEPT]}):
             answer: dict[str, Any] = await self.send(id, WRITE, (query,), {})
             return answer
+
+    # points in time
+
+    async def restore(self, id: ObjectId, mark: str, *, timers: bool) -> str:
+        """Have the object be as it was at that point; the bookmark with which this is undone."""
+        async with self.row(RESTORE, str(id), {"to": mark, "timers": timers}):
+            before: str = await self.send(id, RESTORE, (mark, timers), {})
+            return before
 
     # nodes
 
