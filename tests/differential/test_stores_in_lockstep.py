@@ -346,7 +346,7 @@ class Sequence:
         dice = self.dice
         query = Query(
             cls=dice.choice([None, None, "Order"]), key=dice.choice([None, None, None, "a"]),
-            key_prefix=dice.choice([None, None, "a", "\0"]), key_contains=dice.choice([None, None, "a"]),
+            key_prefix=dice.choice([None, None, "a", "\0"]), key_contains=dice.choice([None, None, "a", "A"]),
             name=dice.choice([None, None, None, *KEYS[:8]]), name_prefix=dice.choice([None, None, "", "k", "a", "a\0", "🦫"]),
             limit=dice.choice([1, 2, EVERY]),
         )  # fmt: skip

@@ -4,9 +4,12 @@ Python compares text by code point, which is the order of its UTF-8 bytes: no en
 """
 
 from collections.abc import Iterable, Mapping
+from string import ascii_lowercase, ascii_uppercase
 
 from wakeful.policy.limits import check_storage_key
 from wakeful.values.errors import BadOption
+
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 def bounds(
@@ -61,3 +64,8 @@ def merge(
             if len(kept) == limit:
                 break
     return kept
+
+
+def lower(text: str) -> str:
+    """Without regard to the case of letters from A to Z: that is what every store can do, and all alike."""
+    return text.translate(_LOWER)

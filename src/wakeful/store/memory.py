@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from wakeful.policy.ranges import lower
 from wakeful.store.protocol import (
     NO_GUARDS,
     REWALK_MS,
@@ -545,7 +546,7 @@ def _matches(id: ObjectId, query: Query) -> bool:
         query.cls in (None, id.cls)
         and query.key in (None, id.key)
         and id.key.startswith(query.key_prefix or "")
-        and (query.key_contains is None or query.key_contains in id.key)
+        and (query.key_contains is None or lower(query.key_contains) in lower(id.key))
     )
 
 

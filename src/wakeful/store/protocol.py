@@ -128,7 +128,7 @@ class Query(Struct, frozen=True, kw_only=True):
     cls: str | None = None
     key: str | None = None
     key_prefix: str | None = None  # what the key begins with
-    key_contains: str | None = None  # case-sensitive part of the key
+    key_contains: str | None = None  # part of the key, whatever the case of its letters from A to Z
     name: str | None = None  # timer or ledger name
     name_prefix: str | None = None  # what the timer or ledger name begins with
     limit: int = 100

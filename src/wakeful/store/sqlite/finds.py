@@ -60,7 +60,7 @@ class Finder:
         conditions = [*_of_id(query, by_id=query.cls is not None), ("+expires_at > ?", (now,))]
         conditions += _of_name(query, by_id=True, column="request")
         if query.key_contains:
-            conditions.append(("instr(key, ?) > 0", (query.key_contains,)))
+            conditions.append(("instr(lower(key), lower(?)) > 0", (query.key_contains,)))
         if query.after is not None:
             conditions.append(("(class, key, request) > (?, ?, ?)", query.after))
         head = "SELECT class, key, request, fingerprint, answer, expires_at FROM requests"
@@ -83,7 +83,7 @@ class Finder:
         if table != "objects":
             conditions += _of_name(query, by_id=by_id)
         if query.key_contains:
-            conditions.append(("instr(key, ?) > 0", (query.key_contains,)))
+            conditions.append(("instr(lower(key), lower(?)) > 0", (query.key_contains,)))
         if query.after is not None:
             conditions.append((cursor, query.after))
         source = _BY_ID[table] if by_id else table

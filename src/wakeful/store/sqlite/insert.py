@@ -85,7 +85,8 @@ def _find_barred(
 
 def _probe(index: int, timer: Timer, guard: Guard) -> tuple[object, ...]:
     last = past_prefix(guard.prefix) if guard.prefix else ""
-    return (index, *timer.id, timer.name, guard.answer or None, guard.prefix or None, last)
+    answer = None if guard is _NOTHING else guard.answer
+    return (index, *timer.id, timer.name, answer, guard.prefix or None, last)
 
 
 def _all_in_the_way(

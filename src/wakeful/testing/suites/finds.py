@@ -49,7 +49,10 @@ class FindSuite(Harness):
             (Query(cls="none"), []),
             (Query(key="ab"), [id for id in self.ids if id.key == "ab"]),
             (Query(cls="b", key="🦫"), [ObjectId("b", "🦫")]),
-            (Query(key_contains="a"), [id for id in self.ids if "a" in id.key]),
+            (Query(key_contains="a"), [id for id in self.ids if "a" in id.key.lower()]),
+            (Query(key_contains="A"), [id for id in self.ids if "a" in id.key.lower()]),
+            (Query(key_contains="É"), []),
+            (Query(key_contains="é"), [id for id in self.ids if "é" in id.key]),
             (Query(key_contains="%"), [id for id in self.ids if "%" in id.key]),
             (Query(key_contains="_"), []),
             (Query(key_contains=""), self.ids),
@@ -184,7 +187,7 @@ class FindSuite(Harness):
         assert len(await store.find_answers(Query(limit=1000), now=NOW - 1)) == len(kept)
         for query in (
             Query(), Query(cls="b"), Query(key="ab"), Query(cls="a", key="é"), Query(key_prefix="a"),
-            Query(key_contains="b"), Query(name="a%"), Query(name_prefix="a"), Query(cls="a", name_prefix="ab"),
+            Query(key_contains="B"), Query(name="a%"), Query(name_prefix="a"), Query(cls="a", name_prefix="ab"),
             Query(cls="none"), Query(name_prefix="zz"), Query(key_prefix=""), Query(name_prefix=""),
         ):  # fmt: skip
             wanted = [
@@ -193,7 +196,7 @@ class FindSuite(Harness):
                 if query.cls in (None, id.cls)
                 and query.key in (None, id.key)
                 and id.key.startswith(query.key_prefix or "")
-                and (query.key_contains or "") in id.key
+                and (query.key_contains or "").lower() in id.key.lower()
                 and query.name in (None, key)
                 and key.startswith(query.name_prefix or "")
             ]

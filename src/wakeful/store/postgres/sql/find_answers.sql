@@ -16,7 +16,7 @@ WHERE (cls, key, request) > ($after_cls::text, $after_key::text, $after_request:
     AND key < $key_last::text
     --.
     --? key_contains
-    AND position($key_contains::text IN key) > 0
+    AND position(lower($key_contains::text COLLATE "C") IN lower(key COLLATE "C")) > 0
     --.
     --? name
     AND request = $name::bytea

@@ -14,7 +14,7 @@ WHERE (cls, key) > ($after_cls::text, $after_key::text)
     AND key < $key_last::text
     --.
     --? key_contains
-    AND position($key_contains::text IN key) > 0
+    AND position(lower($key_contains::text COLLATE "C") IN lower(key COLLATE "C")) > 0
     --.
 ORDER BY cls, key
 LIMIT $limit::bigint

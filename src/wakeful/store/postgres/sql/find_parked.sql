@@ -15,7 +15,7 @@ WHERE number > $after::bigint
     AND key < $key_last::text
     --.
     --? key_contains
-    AND position($key_contains::text IN key) > 0
+    AND position(lower($key_contains::text COLLATE "C") IN lower(key COLLATE "C")) > 0
     --.
     --? name
     AND name = $name::text

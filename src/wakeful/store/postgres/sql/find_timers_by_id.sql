@@ -13,7 +13,7 @@ WHERE a.cls = ANY ($classes::text[])
     AND a.key < $key_last::text
     --.
     --? key_contains
-    AND position($key_contains::text IN a.key) > 0
+    AND position(lower($key_contains::text COLLATE "C") IN lower(a.key COLLATE "C")) > 0
     --.
     --? name
     AND a.name = $name::text
