@@ -274,6 +274,18 @@ async def test_looks() -> None:
             await client.objects(cursor="rubbish")
 
 
+async def test_objects_are_forgotten() -> None:
+    async with served() as shop, client_of(shop) as client:
+        for key in ("acme/1", "acme/2", "b"):
+            await client.get("Shop", key).add(1)
+        assert (await client.holdings(prefix="acme/"))["objects"] == 2
+        assert (await client.forget(shop.cls, "b"), await client.forget("Shop", "b")) == (True, False)
+        assert await client.forget_all("acme/", "Shop") == 2
+        assert await client.objects("Shop") == []
+        with pytest.raises(errors.BadOption):
+            await client.forget_all("")
+
+
 async def test_events_as_they_happen() -> None:
     async with served() as shop, client_of(shop) as client:
         events = client.events("run")

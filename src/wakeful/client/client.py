@@ -251,7 +251,7 @@ class SyncLooks(Blocking):
     drop_parked = Blocked(Client.drop_parked)
     forget = Blocked(Client.forget)
     forget_all = Blocked(Client.forget_all)
-    held = Blocked(Client.held)
+    holdings = Blocked(Client.holdings)
     search = Blocked(Client.search)
     audit = Blocked(Client.audit)
     nodes = Blocked(Client.nodes)

@@ -166,7 +166,7 @@ class Looks:
         """Have all objects forgotten whose keys begin so, of one class or of all: a whole tenant; how many."""
         return await self._forget({"class": _name(cls), "prefix": prefix})
 
-    async def held(self, cls: Class | None = None, key: str | None = None, *, prefix: str | None = None) -> Row:
+    async def holdings(self, cls: Class | None = None, key: str | None = None, *, prefix: str | None = None) -> Row:
         """What would be forgotten, counted: objects, rows, bytes, timers, runs, parked, answers."""
         choice = {"class": _name(cls), "key": key, "prefix": prefix, "dry_run": True}
         found: Row = (await self._do("POST", "/v1/forget", choice))["held"]
