@@ -1,18 +1,25 @@
-"""Random lives of the databases of two objects, each step compared with plain SQLite: answers, contents, soundness."""
+"""Random lives of the databases of two objects, each step compared with plain SQLite: answers, contents, soundness.
+
+On one node, whose store may answer at once (then pages are read late), and on two that take objects from each other.
+"""
 
 import asyncio
 import sqlite3
+from contextlib import ExitStack
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.teeth.broken import swapped
 from wakeful import App, DurableObject, Unavailable, reader
 from wakeful.sql import feature
 from wakeful.sql.connection import ImageConnection
 from wakeful.sql.paged_connection import PagedConnection
+from wakeful.values.commits import FIRST_PAGE, PAGES, Loaded
 from wakeful.values.errors import ConstraintFailed
+from wakeful.values.ids import ObjectId, shard_of
 
 ENGINES: list[Any] = [ImageConnection, PagedConnection]
 SCHEMA = """
@@ -127,6 +134,18 @@ class PlainBook:
             self.depth -= 1
 
 
+def _with_one_page(load: Any) -> Any:
+    """As if the database were large: only its first page comes with the object, where the others can come late."""
+
+    async def broken(self: Any, activation: Any, loaded: Loaded) -> Loaded:
+        rows = {slot: data for slot, data in loaded.rows.items() if slot[0] != PAGES or slot == FIRST_PAGE}
+        short = Loaded(loaded.info, loaded.alarm, rows, loaded.complete)
+        found: Loaded = await load(self, activation, short if self._is_lazy else loaded)
+        return found
+
+    return broken
+
+
 BOOKS = st.sampled_from(["one", "two"])
 TEXTS = st.sampled_from(["x", "y", "z", "x y", ""]) | st.sampled_from([300, 1200]).map(lambda n: "long " * n)
 NUMBERS = st.integers(0, 99)
@@ -170,6 +189,7 @@ class SqlModel(RuleBasedStateMachine):
     """Two objects, one world, an event loop of its own."""
 
     url = "memory:"
+    options: ClassVar[dict[str, Any]] = {}
 
     def __init__(self) -> None:
         super().__init__()
@@ -180,15 +200,17 @@ class SqlModel(RuleBasedStateMachine):
         self.books = {"one": PlainBook(), "two": PlainBook()}
         self.requests = 0
         self.engine: Any = ImageConnection
-        self.chosen = feature.connection_type
-        feature.connection_type = lambda: self.engine
+        self.patches = ExitStack()
+        self.patches.enter_context(swapped(feature, "connection_type", lambda _: lambda: self.engine))
 
-    @initialize(paranoid=st.booleans(), engine=st.sampled_from(ENGINES))
-    def begin(self, paranoid: bool, engine: Any) -> None:
+    @initialize(paranoid=st.booleans(), engine=st.sampled_from(ENGINES), late=st.booleans())
+    def begin(self, paranoid: bool, engine: Any, late: bool) -> None:
         self.engine = engine
+        if late:
+            self.patches.enter_context(swapped(feature.NodeDatabases, "load", _with_one_page))
 
         async def enter() -> Any:
-            return await self.app.world(store=self.store_url(), sleep_after_turn=paranoid).__aenter__()
+            return await self.app.world(store=self.store_url(), sleep_after_turn=paranoid, **self.options).__aenter__()
 
         self.world = self.run(enter())
 
@@ -199,7 +221,7 @@ class SqlModel(RuleBasedStateMachine):
         if self.world is not None:
             self.run(self.world.__aexit__(None, None, None))
         self.loop.close()
-        feature.connection_type = self.chosen
+        self.patches.close()
         for book in self.books.values():
             book.db.close()
 
@@ -245,19 +267,29 @@ class SqlModel(RuleBasedStateMachine):
     def commit_fails(self, book: str, ops: list[Any], when: Any) -> None:
         """The caller can't know; asking again under the same request key does it exactly once."""
         self.requests += 1
-        self.world.faults.fail_commit(0, when=when)
+        for faults in self.faults():
+            faults.fail_commit(0, when=when)
         stub = self.world.get(Book, book, request_key=f"request-{self.requests}")
         try:
             told = self.run(stub.do(ops))
         except Unavailable:
-            self.run(self.world.advance(timedelta(seconds=1)))
+            self.run(self.world.advance(timedelta(seconds=10)))
             told = self.run(stub.do(ops))
-        self.world.faults.fail_commits.clear()
+        for faults in self.faults():
+            faults.fail_commits.clear()
         assert told == self.expected(book, ops)
+
+    def faults(self) -> list[Any]:
+        return [self.world.faults]
+
+    def nodes(self) -> list[Any]:
+        return [self.world.node]
 
     @rule()
     def sleep(self) -> None:
-        self.run(self.world.sleep_all())
+        self.run(self.world.settle())
+        for node in self.nodes():
+            node.hibernation.sleep_all()
 
     @rule(is_clean=st.booleans(), engine=st.sampled_from(ENGINES))
     def restart(self, is_clean: bool, engine: Any) -> None:
@@ -285,3 +317,54 @@ class SqlModel(RuleBasedStateMachine):
             for name, book in self.books.items():
                 assert self.run(self.world.get(Book, name).look()) == book.look()
                 assert self.run(self.world.get(Book, name).check()) == [("ok",)]
+
+
+class MovingSqlModel(SqlModel):
+    """The same with two nodes, each of which may have another engine; the owner of an object is asked to go, or dies."""
+
+    options: ClassVar[dict[str, Any]] = {"nodes": 2}
+
+    def faults(self) -> list[Any]:
+        return [member.faults for member in self.world.members]
+
+    def nodes(self) -> list[Any]:
+        return [member.node for member in self.world.members]
+
+    def owner(self, book: str) -> Any:
+        shard = shard_of(ObjectId("Book", book))
+        return next(member for member in self.world.members if shard in member.node.epochs)
+
+    @rule(book=BOOKS, engine=st.sampled_from(ENGINES))
+    def drain(self, book: str, engine: Any) -> None:
+        """The owner hands over what it has, and may have it again later."""
+        owner = self.owner(book)
+        self.run(self.world.store.drain(owner.node.name, True))
+        self.run(self.world.advance(timedelta(seconds=30)))
+        assert not owner.node.epochs
+        self.engine = engine
+        self.contents_agree()
+        self.run(self.world.store.drain(owner.node.name, False))
+        self.run(self.world.balance())
+
+    @rule(book=BOOKS, ops=PLAIN_OPS, steps=st.integers(0, 12), engine=st.sampled_from(ENGINES))
+    def owner_dies(self, book: str, ops: list[Any], steps: int, engine: Any) -> None:
+        """In the middle of a turn, or after it; asked again under the same request key it is done exactly once."""
+        self.requests += 1
+        self.engine = engine
+        owner = self.owner(book)
+
+        async def die() -> None:
+            call = asyncio.ensure_future(self.stub(book).do(ops))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            owner.kill()
+            await self.world.advance(timedelta(seconds=30))
+            await asyncio.gather(call, return_exceptions=True)
+
+        self.run(die())
+        assert self.run(self.stub(book).do(ops)) == self.expected(book, ops)
+        self.run(owner.start())
+        self.run(self.world.balance())
+
+    def stub(self, book: str) -> Any:
+        return self.world.get(Book, book, request_key=f"request-{self.requests}")

@@ -177,16 +177,18 @@ async def test_a_statement_without_an_end_is_ended() -> None:
     ticks = count(step=100)  # each look at the clock is a tenth of a second later
     async with view_of_oak() as (view, _):
         with pytest.raises(LimitExceeded, match="more than 1000 ms") as ended:
-            await databases.query(view, OAK, ENDLESS, now=lambda: next(ticks), bounds=BOUNDS)
+            await (await databases.look_into(view, OAK, now=lambda: next(ticks), bounds=BOUNDS)).query(ENDLESS)
     assert ended.value.code == "limit.sql_ms"
 
 
 async def test_rows_and_bytes_are_bounded_but_one_row_is_shown() -> None:
     async with view_of_oak() as (view, _):
         for bounds in (BOUNDS._replace(bytes=1_000), BOUNDS._replace(bytes=1), BOUNDS._replace(rows=1)):
-            answer = await databases.query(view, OAK, "SELECT name FROM books", now=view.now, bounds=bounds)
+            answer = await (await databases.look_into(view, OAK, now=view.now, bounds=bounds)).query(
+                "SELECT name FROM books"
+            )
             assert (answer.rows, answer.is_cut) == ([("x" * 600,)], True)
-        rest = await databases.rows_of(view, OAK, "books", offset=1, now=view.now, bounds=BOUNDS)
+        rest = await (await databases.look_into(view, OAK, now=view.now, bounds=BOUNDS)).rows_of("books", offset=1)
         assert (rest.rows, rest.is_cut) == ([("y" * 600,)], False)
 
 
@@ -196,14 +198,14 @@ async def test_a_database_past_the_bound_is_not_read() -> None:
         assert size == 4_096 * len(await store.scan(OAK, PAGES, Range()))
         for most in (size, size - 1):
             bounds = BOUNDS._replace(database_bytes=most)
-            look = databases.tables(view, OAK, now=view.now, bounds=bounds)
+            look = databases.look_into(view, OAK, now=view.now, bounds=bounds)
             if most == size:
-                assert [table["name"] for table in await look] == ["books"]
+                assert [table["name"] for table in (await (await look).tables()).tables] == ["books"]
             else:
                 with pytest.raises(LimitExceeded, match="export --sql"):
                     await look
         with pytest.raises(UnknownObject):
-            await databases.tables(view, ObjectId("Shelf", "none"), now=view.now, bounds=BOUNDS)
+            await databases.look_into(view, ObjectId("Shelf", "none"), now=view.now, bounds=BOUNDS)
 
 
 async def test_sqlite_runs_in_a_thread_of_its_own() -> None:
@@ -214,7 +216,7 @@ async def test_sqlite_runs_in_a_thread_of_its_own() -> None:
         return 0
 
     async with view_of_oak() as (view, _):
-        await databases.query(view, OAK, "SELECT 1", now=now, bounds=BOUNDS)
+        await (await databases.look_into(view, OAK, now=now, bounds=BOUNDS)).query("SELECT 1")
     assert threads
     assert threading.get_ident() not in threads
 
@@ -231,7 +233,7 @@ async def test_pages_that_are_no_database_are_an_error_with_a_name() -> None:
     for pages, error in (([noise], BadSql), ([noise, noise], Undecodable)):
         store: Any = Torn(pages)
         with pytest.raises(error):
-            await databases.tables(View.of_store(store, 0), OAK, now=lambda: 0, bounds=BOUNDS)
+            await (await databases.look_into(View.of_store(store, 0), OAK, now=lambda: 0, bounds=BOUNDS)).tables()
 
 
 # writing
@@ -263,3 +265,18 @@ def test_writing_without_a_process_wants_the_program(stage: Stage) -> None:
     done = stage("sql", "Shelf", "oak", insert, "--write", "--app", "app.py")
     assert (done.code, done.words) == (0, "Shelf/oak: 1 row written")
     assert stage("sql", "Shelf", "oak", "SELECT count(*) FROM books", "--json").json["rows"] == [[4]]
+
+
+def test_what_writes_is_not_called_past_the_audit(stage: Stage) -> None:
+    fill(stage)
+    with stage.running():
+        refused = stage("call", "Shelf", "oak", "sql.write", "DELETE FROM books")
+        assert (refused.code, "wakeful sql --write" in refused.err) == (2, True)
+    assert stage("sql", "Shelf", "oak", "SELECT count(*) FROM books", "--json").json["rows"] == [[3]]
+
+
+def test_a_list_of_tables_that_is_not_whole_says_so(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(stage)
+    monkeypatch.setattr(databases, "TABLES_MAX", 2)
+    assert "the first 2 of 3 tables" in stage("sql", "Shelf", "oak").out
+    assert len(stage("sql", "Shelf", "oak", "--json").json) == 2

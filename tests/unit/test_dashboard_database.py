@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
+from typing import Any
 from urllib.parse import urlencode
 
 import httpx
@@ -16,6 +17,8 @@ from wakeful.dashboard import databases
 from wakeful.dashboard.databases import QUERY_CHARS_MAX, ROWS
 from wakeful.dashboard.renderer import POLICY
 from wakeful.security.gate import Gate
+from wakeful.values.commits import PAGES
+from wakeful.views import databases as views
 
 ODD = '<b>"t"</b>'
 
@@ -61,6 +64,28 @@ async def test_it_lists_tables_and_the_object_leads_to_it() -> None:
         answer = await stage.client.get(path_of())
         assert answer.headers["content-security-policy"] == POLICY
         assert "<html" not in await stage.text(path_of(), **{"hx-request": "true"})
+
+
+async def test_its_pages_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with library() as stage:
+        store, asked = stage.world.node.store, list[int]()
+        scan = store.scan
+
+        async def counting(id: Any, space: int, range: Any) -> Any:
+            asked.append(space)
+            return await scan(id, space, range)
+
+        monkeypatch.setattr(store, "scan", counting)
+        await stage.text(path_of(table="books"))
+        assert asked.count(PAGES) == 1
+
+
+async def test_a_list_of_tables_that_is_not_whole_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with library() as stage:
+        assert "The first" not in await stage.text(path_of())
+        monkeypatch.setattr(views, "TABLES_MAX", 1)
+        text = await stage.text(path_of())
+        assert "The first 1 of 2 tables" in text
 
 
 async def test_rows_come_in_pages() -> None:

@@ -73,10 +73,13 @@ async def _call(
     from wakeful.cli.output import put_json
     from wakeful.cli.session import reaching
     from wakeful.operations.text_calls import CALL
+    from wakeful.sql.feature import WRITE
     from wakeful.values.ids import ObjectId, check_class, check_key
     from wakeful.values.times import duration_ms
     from wakeful.views.plain import plain
 
+    if method == WRITE:
+        raise click.UsageError(f"{WRITE} is for wakeful sql --write, which leaves an audit row")
     id = ObjectId(check_class(cls), check_key(cls, key))
     settings = {
         "request_key": request_key,

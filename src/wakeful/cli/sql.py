@@ -52,11 +52,12 @@ async def _look(cls: str, key: str, query: str | None, limit: int, url: str, as_
     bounds = databases.LookBounds(limit, RESULT_BYTES, LOOK_MS)
     async with viewing(url) as view:
         await info_of(view, id)
-        if query is None:
-            tables = await databases.tables(view, id, now=own_ms, bounds=bounds)
-            put_json(tables) if as_json else _put_tables(tables)
-            return
-        answer = await databases.query(view, id, query, now=own_ms, bounds=bounds)
+        look = await databases.look_into(view, id, now=own_ms, bounds=bounds)
+    if query is None:
+        tables, total = await look.tables()
+        put_json(tables) if as_json else _put_tables(tables, total)
+        return
+    answer = await look.query(query)
     if as_json:
         put_json(answer.plain())
     else:
@@ -86,8 +87,8 @@ async def _write(cls: str, key: str, query: str, limit: int, target: str | None,
     put_line(one_line(f"{id}: {many(answer['written'], 'row')} written"), "green")
 
 
-def _put_tables(tables: list["TableInfo"]) -> None:
-    from wakeful.cli.output import put_line, put_table
+def _put_tables(tables: list["TableInfo"], total: int) -> None:
+    from wakeful.cli.output import many, put_line, put_table
 
     if not tables:
         put_line("there are no tables", "dim")
@@ -97,6 +98,8 @@ def _put_tables(tables: list["TableInfo"]) -> None:
         columns = ", ".join(f"{column['name']} {column['type']}".rstrip() for column in table["columns"])
         rows.append((table["name"], table["type"], "" if table["rows"] is None else f"{table['rows']:,}", columns))
     put_table(["table", "type", ">rows", "~columns"], rows)
+    if total > len(tables):
+        put_line(f"the first {len(tables):,} of {many(total, 'table')}; ask sqlite_schema for the others", "dim")
 
 
 def _put_rows(columns: list[str], rows: list[Any], limit: int, *, is_cut: bool) -> None:

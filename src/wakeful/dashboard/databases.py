@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.dashboard.visits import Visit
 from wakeful.values.errors import BadOption, BadSql, LimitExceeded
-from wakeful.values.ids import ObjectId
 from wakeful.views import databases
-from wakeful.views.databases import LookBounds, SqlAnswer
+from wakeful.views.databases import DatabaseLook, LookBounds, SqlAnswer
 from wakeful.views.plain import plain
 
 if TYPE_CHECKING:
@@ -24,10 +23,11 @@ async def one(visit: Visit) -> "Response":
     """The tables of an object's database, and the rows of one, or of a query; the object sleeps on."""
     id = await visit.object()
     bounds = LookBounds(ROWS, RESULT_BYTES, LOOK_MS, visit.node.limits.sql_bytes)
-    tables = await databases.tables(visit.view, id, now=_now, bounds=bounds)
+    look = await databases.look_into(visit.view, id, now=_now, bounds=bounds)
+    tables, total = await look.tables()
     answer, problem = None, ""
     try:
-        answer = await _answer(visit, id, bounds)
+        answer = await _answer(visit, look)
     except (BadSql, LimitExceeded, BadOption) as error:
         problem = str(error)
     return await visit.render(
@@ -37,8 +37,9 @@ async def one(visit: Visit) -> "Response":
         lives=False,
         problem=problem,
         id=id,
-        size=await databases.size_of(visit.view.store_of(id), id),
+        size=look.size,
         tables=tables,
+        tables_total=total,
         table=visit.query("table"),
         q=visit.query("q") or "",
         chars_max=QUERY_CHARS_MAX,
@@ -49,7 +50,7 @@ async def one(visit: Visit) -> "Response":
     )
 
 
-async def _answer(visit: Visit, id: ObjectId, bounds: LookBounds) -> SqlAnswer | None:
+async def _answer(visit: Visit, look: DatabaseLook) -> SqlAnswer | None:
     """Of the query if there is one, else of the table that was chosen, if one was."""
     text, table = visit.query("q"), visit.query("table")
     if text is not None:
@@ -58,9 +59,9 @@ async def _answer(visit: Visit, id: ObjectId, bounds: LookBounds) -> SqlAnswer |
                 f"a query has at most {QUERY_CHARS_MAX} characters here; wakeful sql takes longer ones",
                 code="option.query",
             )
-        return await databases.query(visit.view, id, text, now=_now, bounds=bounds)
+        return await look.query(text)
     if table is not None:
-        return await databases.rows_of(visit.view, id, table, offset=_offset(visit), now=_now, bounds=bounds)
+        return await look.rows_of(table, offset=_offset(visit))
     return None
 
 

@@ -69,6 +69,13 @@ class TableInfo(TypedDict):
     rows: int | None  # None: of a view, which would have to be run, and of what could not be counted in time
 
 
+class TableList(NamedTuple):
+    """The first tables, and how many there are."""
+
+    tables: list[TableInfo]
+    total: int
+
+
 async def size_of(store: Store, id: ObjectId) -> int:
     """The bytes of its database; 0 when it has none."""
     space, name = FIRST_PAGE
@@ -98,40 +105,53 @@ def _count(first: bytes) -> int:
     return int.from_bytes(first[28:32], "big")
 
 
-async def query(view: View, id: ObjectId, sql: str, *, now: Now, bounds: LookBounds) -> SqlAnswer:
-    """The first rows of what one statement reads; `BadSql` for one that is wrong, or would write."""
-    statement = _reading(id, sql)
-    return await _look(view, id, statement.sql, lambda db: _first(db, statement.sql, bounds), now, bounds)
+class DatabaseLook(NamedTuple):
+    """A copy of an object's pages, and what may be asked of it."""
+
+    id: ObjectId
+    pages: list[bytes]
+    now: Now
+    bounds: LookBounds
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.pages) * PAGE_BYTES
+
+    async def query(self, sql: str) -> SqlAnswer:
+        """The first rows of what one statement reads; `BadSql` for one that is wrong, or would write."""
+        statement = _reading(self.id, sql)
+        return await self._ask(statement.sql, lambda db: _first(db, statement.sql, self.bounds))
+
+    async def rows_of(self, table: str, *, offset: int) -> SqlAnswer:
+        """The rows of a table or view in its own order, from that many on."""
+        return await self.query(f"SELECT * FROM {_quote(table)} LIMIT -1 OFFSET {offset}")
+
+    async def tables(self) -> TableList:
+        """Its tables and views by name, with columns and how many rows; SQLite's own and those behind FTS5 are left out."""
+        return await self._ask("the list of tables", _tables)
+
+    async def _ask(self, what: str, ask: Callable[[ImageConnection], T]) -> T:
+        """What is answered in a thread: whatever is asked, the loop goes on."""
+        now, bounds, pages = self.now, self.bounds, self.pages
+
+        def run() -> T:
+            guard = None
+            try:
+                connection = ImageConnection(pages, now, len(pages), is_reader=True, tick_steps=TICK_STEPS)
+                with closing(connection):
+                    guard = connection.guard
+                    guard.is_reader, guard.until = True, now() + bounds.ms
+                    return ask(connection)
+            except sqlite3.Error as error:
+                raise _failure(self.id, what, error, None if guard is None else guard.refusal, bounds) from None
+
+        return await asyncio.to_thread(run)
 
 
-async def rows_of(view: View, id: ObjectId, table: str, *, offset: int, now: Now, bounds: LookBounds) -> SqlAnswer:
-    """The rows of a table or view in its own order, from that many on."""
-    sql = f"SELECT * FROM {_quote(table)} LIMIT -1 OFFSET {offset}"
-    return await query(view, id, sql, now=now, bounds=bounds)
-
-
-async def tables(view: View, id: ObjectId, *, now: Now, bounds: LookBounds) -> list[TableInfo]:
-    """Its tables and views by name, with columns and how many rows; SQLite's own and those behind FTS5 are left out."""
-    return await _look(view, id, "the list of tables", _tables, now, bounds)
-
-
-async def _look(
-    view: View, id: ObjectId, what: str, ask: Callable[[ImageConnection], T], now: Now, bounds: LookBounds
-) -> T:
-    """What is answered over a copy of its pages, in a thread: whatever is asked, the loop goes on."""
-    pages = await pages_of(view, id, bounds.database_bytes)
-
-    def run() -> T:
-        guard = None
-        try:
-            with closing(ImageConnection(pages, now, len(pages), is_reader=True, tick_steps=TICK_STEPS)) as connection:
-                guard = connection.guard
-                guard.is_reader, guard.until = True, now() + bounds.ms
-                return ask(connection)
-        except sqlite3.Error as error:
-            raise _failure(id, what, error, None if guard is None else guard.refusal, bounds) from None
-
-    return await asyncio.to_thread(run)
+async def look_into(view: View, id: ObjectId, *, now: Now, bounds: LookBounds) -> DatabaseLook:
+    """Its pages as finished turns left them, read once; the object sleeps on."""
+    return DatabaseLook(id, await pages_of(view, id, bounds.database_bytes), now, bounds)
 
 
 def _reading(id: ObjectId, sql: str) -> SqlStatement:
@@ -176,12 +196,13 @@ def _first(connection: ImageConnection, sql: str, bounds: LookBounds) -> SqlAnsw
     return SqlAnswer(columns, rows, False)
 
 
-def _tables(connection: ImageConnection) -> list[TableInfo]:
-    found = connection.execute(f"{_TABLES} LIMIT {TABLES_MAX}")[1].fetchall()
-    return [
+def _tables(connection: ImageConnection) -> TableList:
+    names = connection.execute(_TABLES)[1].fetchall()
+    tables: list[TableInfo] = [
         {"name": name, "type": kind, "columns": _columns(connection, name), "rows": _rows(connection, name, kind)}
-        for name, kind in found
+        for name, kind in names[:TABLES_MAX]
     ]
+    return TableList(tables, len(names))
 
 
 def _columns(connection: ImageConnection, table: str) -> list[TableColumn]:
