@@ -180,6 +180,7 @@ class Desk:
         "over": "Not cancelled: it is over, or there is none.",
         "redriven": "Set due again; it runs now.",
         "dropped": "Dropped: it never runs.",
+        "restored": "It is as it was, and wakes anew. The newest point is this return: the one below it undoes it.",
         "draining": "It hands its shards over now.",
         "undrained": "It may own shards again.",
     }
