@@ -93,27 +93,40 @@ class Shop(DurableObject):
         return number.to_bytes(4, "big") * (PAGE_BYTES // 4)
 
 
+class PastShop(Shop):
+    """The same, with an undo image in each commit."""
+
+    history = "30d"
+
+
 async def run(url: str, sizes: Sizes) -> list[Measure]:
     """`sql.insert`, `sql.put` (the same bytes), `sql.small` (one small row), `sql.select`: µs of one caller, one turn
     after the other; `sql.wake` and `sql.wake.plain`: of a sleeping object, with a database and without, and
     `sql.wake.query` with its first query; `sql.pages`, `sql.bytes`: written by one INSERT; `sql.many`: one statement of
     a thousand in one turn; `sql.http`: an INSERT by one caller over HTTP; `sql.scan`: for how long the loop was held at
     most while a million rows were read; `sql.wake.large`: waking an object with those rows, and its first query;
-    `sql.bare`: SQLite alone.
+    `sql.bare`: SQLite alone. With `.history`:
+    the same turn of a class that has one.
     """
     app = App(idle="10m")
     app.object(Shop)
+    app.object(PastShop)
     count = max(100, sizes.wake_count // 5)
     async with app.run(url) as node:
         shop, plain = app.get(Shop, "sql"), app.get(Shop, "plain")
         size = await shop.make(FILL)
         await plain.put(0)
         await plain.small(0)
+        past, past_plain = app.get(PastShop, "sql"), app.get(PastShop, "plain")
+        await past.make(FILL)
+        await past_plain.small(0)
         works: dict[str, Work] = {
             "sql.insert": shop.insert,
             "sql.put": plain.put,
             "sql.small": plain.small,
             "sql.select": lambda _: shop.point(),
+            "sql.insert.history": past.insert,
+            "sql.small.history": past_plain.small,
         }
         measures = [Measure(name, length, "µs") for name, length in (await _medians(count, works)).items()]
         measures.append(Measure("sql.size", size / 1024, "KiB", "when it began"))

@@ -1,5 +1,6 @@
 """`ctx.storage.sql` and `ctx.storage.kv`, beyond what is compared with workerd in tests/workerd."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +72,23 @@ CODE = """
             before = self.sql.databaseSize
             return [before % 4096, before > 0, failing(lambda: self.sql.exec("PRAGMA page_count"))[0]]
 
-        async def bookmarks(self):
-            storage = self.ctx.storage
-            return [
-                failing(storage.getCurrentBookmark),
-                failing(lambda: storage.getBookmarkForTime(1)),
-                failing(lambda: storage.onNextSessionRestoreBookmark("x")),
-            ]
+        async def bookmark(self, name=None):
+            if name:
+                self.add(name)
+            return await self.ctx.storage.getCurrentBookmark()
+
+        async def bookmark_for(self, time):
+            return await self.ctx.storage.getBookmarkForTime(time)
+
+        async def restore(self, bookmark, how="ends"):
+            await self.ctx.storage.put("how", how)
+            undo = await self.ctx.storage.onNextSessionRestoreBookmark(bookmark)
+            await self.ctx.storage.put("undo", undo)
+            if how == "aborts":
+                self.ctx.abort("to go back")
+            if how == "raises":
+                raise ValueError("after it")
+            return undo
 
         def in_one(self, name, fails):
             def closure():
@@ -212,11 +223,39 @@ async def test_foreign_keys_may_be_told_to_be_what_they_are(tmp_path: Path) -> N
         assert await worker.env.SAMPLE.getByName("x").loosen() == [[], "JsException"]
 
 
-async def test_bookmarks_say_what_is_missing(tmp_path: Path) -> None:
-    async with played(write_worker(tmp_path, CODE)) as (worker, _):
-        for kind, is_theirs, words in await worker.env.SAMPLE.getByName("x").bookmarks():
-            assert (kind, is_theirs) == ("Unsupported", True)
-            assert "points in time (history)" in words
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("how", ["ends", "aborts", "raises"])
+async def test_an_object_goes_back_when_the_event_ends_however_it_does(tmp_path: Path, how: str) -> None:
+    async with played(write_worker(tmp_path, CODE)) as (worker, world):
+        sample = worker.env.SAMPLE.getByName("x")
+        first = await sample.bookmark("a")
+        second = await sample.bookmark("b")
+        assert first < second
+        with suppress(Exception):
+            await sample.restore(first, how)
+        assert await sample.woken() == [1, ["a"]]
+        await world.sleep_all()
+        assert await sample.woken() == [1, ["a"]]
+        await sample.restore(second)
+        assert await sample.woken() == [1, ["a", "b"]]
+
+
+async def test_the_answer_of_a_restore_undoes_it_and_a_time_is_a_bookmark(tmp_path: Path) -> None:
+    async with played(write_worker(tmp_path, CODE)) as (worker, world):
+        sample = worker.env.SAMPLE.getByName("x")
+        first = await sample.bookmark("a")
+        await world.advance(hours=1)
+        then = int(world.now().timestamp() * 1000)
+        await world.advance(hours=1)
+        await sample.bookmark("b")
+        undo = await sample.restore(await sample.bookmark_for(then))
+        assert undo > first
+        assert (await sample.woken())[1] == ["a"]
+        await sample.restore(undo)
+        assert (await sample.woken())[1] == ["a", "b"]
+        for refused in (sample.restore("x"), sample.bookmark_for("noon"), sample.bookmark_for(4_000_000_000_000)):
+            with pytest.raises(Exception, match=r"bookmark|getBookmarkForTime|still to come"):
+                await refused
 
 
 async def test_a_task_that_outlived_its_event_is_told_so(tmp_path: Path) -> None:

@@ -341,3 +341,19 @@ async def test_the_image_is_in_the_commit_and_none_is_made_of_nothing(store_url:
         await world.advance(timedelta(seconds=1))
         assert len(await points(world)) == 1
         assert (SYSTEM, "history") in (await world.store.load([A]))[0].rows
+
+
+async def test_what_was_never_read_is_read_before_it_is_written(store_url: str) -> None:
+    async with App().world(store=store_url) as world:
+        shop = await deploy(world)
+        for number in range(20):  # too many to be read with it
+            await shop.put(f"k{number:02}", number)
+        mark = await shop.mark()
+        await world.sleep_all()
+        await shop.put("k07", "other")
+        await world.sleep_all()
+        await shop.clear()
+        await shop.back(mark)
+        assert await world.rows(world.app.deployment.registry.by_name("Shop").cls, "a") == {
+            f"k{number:02}": number for number in range(20)
+        }

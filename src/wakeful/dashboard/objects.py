@@ -17,7 +17,7 @@ from wakeful.store.protocol import Range
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import BadOption, Conflict, UnknownObject
 from wakeful.values.ids import ObjectId
-from wakeful.views import databases, jobs, ledger, machines, migrations, objects
+from wakeful.views import databases, history, jobs, ledger, machines, migrations, objects
 from wakeful.views.plain import plain_of
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ async def one(visit: Visit) -> "Response":
         is_cluster=view.store_of(id).shared,
         sockets=await _sockets(visit, id),
         database_bytes=await databases.size_of(view.store_of(id), id),
+        has_history=await history.begins(view.store_of(id), id) is not None,
         with_object=False,
     )
 

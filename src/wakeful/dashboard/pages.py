@@ -72,7 +72,7 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
         from starlette.routing import Mount, Route
     except ImportError:
         raise MissingExtra("the dashboard needs jinja2 and starlette: pip install 'wakeful[server]'") from None
-    from wakeful.dashboard import databases, due, jobs, live, login, nodes, objects, parked, schedules
+    from wakeful.dashboard import databases, due, jobs, live, login, nodes, objects, parked, points, schedules
     from wakeful.dashboard.visits import Desk
 
     desk = Desk(deployment, gate)
@@ -82,6 +82,7 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
         "/objects": objects.listing,
         "/object": objects.one,
         "/database": databases.one,
+        "/points": points.one,
         "/chart.svg": objects.chart,
         "/schedules": schedules.listing,
         "/schedule": schedules.one,
@@ -97,6 +98,7 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
         "/schedule/resume": schedules.resume,
         "/schedule/trigger": schedules.trigger,
         "/schedule/backfill": schedules.backfill,
+        "/points/restore": points.restore,
         "/job/cancel": jobs.cancel,
         "/parked/redrive": parked.redrive,
         "/parked/drop": parked.drop,

@@ -181,6 +181,7 @@ class Desk:
         "redriven": "Set due again; it runs now.",
         "dropped": "Dropped: it never runs.",
         "forgotten": "Forgotten: nothing of it is left.",
+        "restored": "It is as it was, and wakes anew. The newest point is this return: the one below it undoes it.",
         "draining": "It hands its shards over now.",
         "undrained": "It may own shards again.",
     }

@@ -48,6 +48,7 @@ class Wanted(NamedTuple):
     turn: "Turn"
     mark: str
     timers: bool
+    is_due: bool = False  # with its next commit, whether or not that is its last
 
 
 class ObjectHistory:
@@ -105,6 +106,14 @@ class ObjectHistory:
         """When the turn ends, the object is to be as it was at that point."""
         self._wanted = Wanted(turn, mark, timers)
 
+    def hurry(self, turn: "Turn") -> bool:
+        """The next commit of the turn is where it ends, though it will raise; whether it goes back with that."""
+        wanted = self._wanted
+        if wanted is None or wanted.turn is not turn:
+            return False
+        self._wanted = wanted._replace(is_due=True)
+        return True
+
     async def prune(self, turn: "Turn") -> bool:
         """Have the turn's commit drop what is past keeping; whether there is something."""
         await self._begin()
@@ -120,7 +129,7 @@ class ObjectHistory:
     async def prepare(self, turn: "Turn", by: str, *, is_final: bool = True) -> None:
         """The turn is about to be committed: know what it changes as it was before, or what it goes back to."""
         wanted, self._went_to, self._former_pages = self._wanted, "", None
-        is_back = is_final and wanted is not None and wanted.turn is turn
+        is_back = wanted is not None and wanted.turn is turn and (is_final or wanted.is_due)
         if turn.is_reader or (turn.is_clean and not turn.state_used and not is_back):
             return
         self._by = by
@@ -304,7 +313,7 @@ class ObjectHistory:
             self._former_pages |= {(PAGES, name): page for name, page in found.items()}
         if activation.sql is not None:
             activation.sql.undo()
-        self._went_to = wanted.mark
+        self._went_to, self._wanted = wanted.mark, None
         activation.put_to_sleep()
 
     async def _as_it_was(self, mark: str) -> tuple[dict[Slot, bytes | None], dict[str, TimerFields | None]]:

@@ -171,6 +171,10 @@ class ObjectPast(Protocol):
         """The rows that go with its commit."""
         ...
 
+    def hurry(self, turn: Any) -> bool:
+        """The next commit of the turn is its end, though it will raise; whether it goes back with that."""
+        ...
+
     async def prune(self, turn: Any) -> bool:
         """Have the turn's commit drop what is past keeping; whether there was something."""
         ...

@@ -28,6 +28,7 @@ HOOKS = {
 }
 OWN = "__wakeful_names__"  # of a base class of ours: what its objects have under these names
 PLAIN = "__wakeful_plain__"  # and what they may give it that is not awaited
+HISTORY = "__wakeful_history__"  # `history` of a class that may have a method of that name
 DECLARED = "__wakeful_schedules__"  # what `@every…` leaves on a method
 
 
@@ -299,7 +300,7 @@ def _inspect(cls: type, name: str) -> ObjectClass:
 
 
 def _history_ms(cls: type, name: str) -> int:
-    found = inspect.getattr_static(cls, "history", None)
+    found = inspect.getattr_static(cls, HISTORY, None) or inspect.getattr_static(cls, "history", None)
     if found is None or inspect.isroutine(found) or isinstance(found, property):
         return 0  # a method that happens to be called so
     try:

@@ -95,6 +95,7 @@ class Hosted:
         *,
         deletes_alarm: bool,
         uses_kv: Callable[[], bool],
+        keeps_history: bool,
     ) -> None:
         self.cls = cls
         self.name = name  # under which its objects are stored
@@ -102,6 +103,7 @@ class Hosted:
         self.beside = beside
         self.deletes_alarm = deletes_alarm  # whether deleteAll() does
         self.uses_kv = uses_kv  # whether its Worker speaks of `kv`: then rows must be in memory before its code runs
+        self.keeps_history = keeps_history  # whether its Worker speaks of bookmarks: who does not pays nothing for them
         self.has_alarm = callable(getattr(cls, "alarm", None))
 
 

@@ -36,6 +36,7 @@ log = logging.getLogger("wakeful.workers")
 INSIDE = "\0workers"  # who asks for a socket of an object here; no token can have that name
 NAME = "wakeful.name"  # the argument in which a caller says the name behind a hashed id
 NAME_CHARS_MAX = 1_024  # a longer name is not told to the object, as there
+HISTORY = "30d"  # as there
 NAME_SLOT: Slot = (SYSTEM, "workers.name")
 # Called by the runtime there, never by callers.
 EVENTS = frozenset({"alarm", "webSocketMessage", "webSocketClose", "webSocketError"})
@@ -162,7 +163,7 @@ class Host:
             await state.finish()
             return answer
         except Reset as reset:
-            if reset.keeps:
+            if reset.keeps or self._goes_back():
                 await self._keep()
             self._activation.put_to_sleep()
             raise _reset_failure(reset) from reset.error.__cause__
@@ -174,12 +175,18 @@ class Host:
         if self._hosted.uses_kv():
             await self._activation.rows.gather(USER, self._activation.node.limits.cache_bytes_per_object)
 
+    def _goes_back(self) -> bool:
+        """The event ends with its next commit; whether that is the object as it was."""
+        turn, history = CURRENT.get(), self._activation.history
+        return turn is not None and history is not None and history.hurry(turn)
+
     async def _keep(self) -> None:
         """Have on disk what the event wrote so far."""
         turn = CURRENT.get()
         if turn is not None and turn.activation is self._activation and not turn.is_over:
             if turn.refused:  # SQLite gave the transaction up; of other writes whoever awaits them is told
                 raise turn.refused[0].error
+            self._goes_back()
             await self._activation.commit_now()
 
     async def _learn(self, name: str | None) -> None:
@@ -215,6 +222,8 @@ def host_of(hosted: Hosted) -> type[Host]:
         members[name] = _method(hosted.cls, name)
     if hosted.has_alarm:
         members["alarm"] = Host._ring
+    if hosted.keeps_history:
+        members["__wakeful_history__"] = HISTORY
     # Any of them may accept sockets: one that only sends has no handler to tell by.
     members |= {"on_connect": Host._connect, "on_message": Host._message, "on_close": Host._part}
     return type(hosted.cls.__name__, (Host,), members)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from wakeful.compat.workers.events import Hosted, ObjectEvents
-from wakeful.compat.workers.failures import JsException, JsTypeError, Reset, Unsupported, as_js_error, reset_error
+from wakeful.compat.workers.failures import JsException, JsTypeError, Reset, as_js_error, reset_error
 from wakeful.compat.workers.ids import DurableObjectId
 from wakeful.compat.workers.sockets import Sockets, WebSocket, WebSocketRequestResponsePair
 from wakeful.compat.workers.sync_storage import KvStorage, SqlStorage, list_options, take_refusal
@@ -16,6 +16,7 @@ from wakeful.runtime.storage import Storage as Rows
 from wakeful.runtime.turn import CURRENT, RefusedWrite, Turn
 from wakeful.values.errors import BadInput, NoAlarmHandler
 from wakeful.values.timers import ALARM
+from wakeful.values.times import to_datetime
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import ObjectRuntime
@@ -109,16 +110,21 @@ class Storage:
         """The rows, for code that does not wait."""
         return KvStorage(self._activation, self.event_turn)
 
-    # what is not here
+    # points in time
 
-    def getCurrentBookmark(self) -> Any:  # noqa: N802
-        raise _no_history("getCurrentBookmark()")
+    def getCurrentBookmark(self) -> Awaitable[str]:  # noqa: N802
+        """What the object is now, to be gone back to; bookmarks compare in the order of time."""
+        return self._reading(self._bookmark)
 
-    def getBookmarkForTime(self, time: Any) -> Any:  # noqa: N802
-        raise _no_history("getBookmarkForTime()")
+    def getBookmarkForTime(self, time: Any) -> Awaitable[str]:  # noqa: N802
+        """What it was then."""
+        return self._reading(
+            lambda: self._bookmarks.bookmark(self._activation, to_datetime(alarm_time(time, "getBookmarkForTime()")))
+        )
 
-    def onNextSessionRestoreBookmark(self, bookmark: Any) -> Any:  # noqa: N802
-        raise _no_history("onNextSessionRestoreBookmark()")
+    def onNextSessionRestoreBookmark(self, bookmark: Any) -> Awaitable[str]:  # noqa: N802
+        """When this event ends, or is aborted, it is as it was then, and is made anew; the answer undoes that."""
+        return self._reading(lambda: self._restore(bookmark))
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"storage.{name} is not here; docs/cloudflare.md says what is, and what to use instead")
@@ -151,6 +157,23 @@ class Storage:
         if not keeps:
             self._state.has_cleared_alarm = True
         return self._settle_write(self._rows.delete_all(keep_alarm=keeps))
+
+    @property
+    def _bookmarks(self) -> Any:
+        return self._activation.node.features["history"]
+
+    async def _bookmark(self) -> str:
+        await self._sync()
+        mark: str = await self._bookmarks.bookmark(self._activation, None)
+        return mark
+
+    async def _restore(self, bookmark: Any) -> str:
+        await self._sync()  # what the event wrote so far is what its undoing brings back
+        turn = self._turn()
+        assert turn is not None
+        is_timer = turn.consumed is not None  # which would be due again
+        mark: str = await self._bookmarks.restore(self._activation, bookmark, timers=not is_timer)
+        return mark
 
     async def _sync(self) -> None:
         turn = self._turn()
@@ -277,23 +300,19 @@ def _is_many(key: Any) -> bool:
     return isinstance(key, Iterable) and not isinstance(key, str | bytes | bytearray)
 
 
-def alarm_time(time: Any) -> int:
-    """The instant, in whole milliseconds, that an alarm is to be set for."""
+def alarm_time(time: Any, what: str = "setAlarm()") -> int:
+    """The instant, in whole milliseconds, that somebody means: for an alarm, or a point in time."""
     if isinstance(time, datetime):
         time = time.timestamp() * 1000
     if isinstance(time, bool) or not isinstance(time, int | float):
-        raise JsTypeError(f"setAlarm() takes milliseconds or a datetime, not {type(time).__name__}")
+        raise JsTypeError(f"{what} takes milliseconds or a datetime, not {type(time).__name__}")
     if not math.isfinite(time):
-        raise JsTypeError(f"setAlarm(): {time} is no time")
+        raise JsTypeError(f"{what}: {time} is no time")
     if time > LATEST_MS:
-        raise JsTypeError(f"setAlarm(): {time} is too far ahead; the latest is {LATEST_MS}")
+        raise JsTypeError(f"{what}: {time} is too far ahead; the latest is {LATEST_MS}")
     if int(time) <= 0:
-        raise JsTypeError(f"setAlarm(): {time} is not after 1970-01-01")
+        raise JsTypeError(f"{what}: {time} is not after 1970-01-01")
     return int(time)
-
-
-def _no_history(what: str) -> Unsupported:
-    return Unsupported(f"{what} is not here: it needs points in time (history), which Wakeful does not have yet")
 
 
 BLOCK_S = 30.0  # what blockConcurrencyWhile may take, as there

@@ -172,6 +172,9 @@ MESSAGE_BYTES = 32 * 1_048_576  # what a call and its answer may carry, as there
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
+BOOKMARKS = frozenset({"getCurrentBookmark", "getBookmarkForTime", "onNextSessionRestoreBookmark"})
+
+
 class HostedFeature(Feature):
     """What hosted objects need of every node."""
 
@@ -261,6 +264,7 @@ class Worker:
                     self.app.beside,
                     deletes_alarm=config.deletes_alarm,
                     uses_kv=lambda: "kv" in self._imports.used,
+                    keeps_history=not BOOKMARKS.isdisjoint(self._imports.used),
                 )
                 host = self.classes[binding.class_name] = host_of(hosted)
                 self.app.object(host, name=stored)  # type: ignore[call-overload]
