@@ -64,6 +64,23 @@ def test_a_column_that_says_nothing_goes_before_the_table_does() -> None:
     assert drawn(columns, [("1" * 12, "2" * 12, "")], 60)[0].endswith("error")
 
 
+def test_what_can_be_done_without_goes_and_what_may_be_cut_stands_below_before_rows_become_blocks() -> None:
+    columns, row = (
+        [">number", "object", "?asked for", "…error"],
+        ("1", "Order/17", "14:27:45", "no mailbox of that name"),
+    )
+    assert drawn(columns, [row], 60)[0] == "number   object     asked for   error"
+    assert drawn(columns, [row, ("2", "Order/18", "", "")], 26) == [
+        "number   object",
+        "─────────────────",
+        "     1   Order/17",
+        "   no mailbox of that name",
+        "     2   Order/18",
+    ]
+    assert drawn(columns, [row], 20)[-1] == "   no mailbox of th…"
+    assert drawn(columns, [row], 16)[:3] == ["number     1", "object     Order/17", "asked for  14:27:45"]
+
+
 def test_what_may_be_cut_gives_way_first_and_what_reads_badly_in_pieces_last() -> None:
     widths = output.fit(["key", "~why", "…error"], [["k" * 30, "w " * 30, "e" * 60]], 100)
     assert widths is not None

@@ -122,13 +122,14 @@ def relative(ms: int, now: int) -> str:
 # How does a table fit a terminal: which column gives way, and what when none can any more?
 #
 # A column named `…x` may be cut, `>x` stands to the right and never breaks, `~x` wraps at words; others fold when they are
-# long. When the narrowest form of all columns is still too wide, each row becomes a block of lines.
+# long. When the narrowest form of all columns is still too wide, those named `?x` go, if there are any, and a last one that
+# may be cut gets a line of its own below the others; else each row becomes a block of lines.
 
 GAP = 3  # between two columns
 CUT_MIN = 12
 FOLD_MIN = 12
 WRAP_MIN = 20
-MARKS = ">…~"
+MARKS = "?>…~"
 
 
 def print_table(out: "Console", columns: Sequence[str], rows: Sequence[Sequence[object]], *, indent: int = 0) -> None:
@@ -142,7 +143,10 @@ def print_table(out: "Console", columns: Sequence[str], rows: Sequence[Sequence[
         used = [place for place in range(len(columns)) if any(row[place] for row in cells)]
         columns, cells = [columns[place] for place in used], [[row[place] for place in used] for row in cells]
         widths = fit(columns, cells, room)
-    lines = _blocks(out, room, columns, cells) if widths is None else _table(out, columns, cells, widths)
+    if widths is not None:
+        lines = _table(out, columns, cells, widths)
+    else:
+        lines = _narrow_table(out, room, columns, cells) or _blocks(out, room, columns, cells)
     for line in lines:
         out.print(Text.assemble(" " * indent, line) if line else "", soft_wrap=True)
 
@@ -182,17 +186,42 @@ def _least(column: str, width: int) -> int:
     return min(width, max(name, floor))
 
 
-def _table(out: "Console", columns: Sequence[str], cells: Sequence[Sequence[str]], widths: list[int]) -> list["Text"]:
+def _table(
+    out: "Console",
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    widths: list[int],
+    below: Sequence[str] = (),
+) -> list["Text"]:
     from rich.text import Text
 
     names = [column.lstrip(MARKS) for column in columns]
     lines: list[Text] = [Text(_row(columns, names, widths), style="bold")]
     lines.append(Text("─" * (sum(widths) + GAP * (len(widths) - 1)), style="dim"))
-    for row in cells:
+    for number, row in enumerate(cells):
         parts = [_parts(out, column, cell, width) for column, cell, width in zip(columns, row, widths, strict=True)]
         for place in range(max(map(len, parts))):
             lines.append(Text(_row(columns, [part[place] if place < len(part) else "" for part in parts], widths)))
+        if below and below[number].strip():
+            lines.append(Text(below[number], style="dim"))
     return lines
+
+
+def _narrow_table(
+    out: "Console", room: int, columns: Sequence[str], cells: Sequence[Sequence[str]]
+) -> list["Text"] | None:
+    """Without what can be done without, and with what may be cut below the rest; None when nothing of that helps."""
+    kept = [place for place, column in enumerate(columns) if column[0:1] != "?"]
+    if len(kept) == len(columns):
+        return None
+    columns, cells = [columns[place] for place in kept], [[row[place] for place in kept] for row in cells]
+    if columns[-1].startswith("…") and len(columns) > 1:
+        widths = fit(columns[:-1], [row[:-1] for row in cells], room)
+        width = max(CUT_MIN, room - GAP)
+        below = [f"{' ' * GAP}{_parts(out, columns[-1], row[-1], width)[0]}" for row in cells]
+        return None if widths is None else _table(out, columns[:-1], [row[:-1] for row in cells], widths, below)
+    widths = fit(columns, cells, room)
+    return None if widths is None else _table(out, columns, cells, widths)
 
 
 def _row(columns: Sequence[str], texts: Sequence[str], widths: Sequence[int]) -> str:

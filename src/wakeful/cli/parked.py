@@ -128,7 +128,7 @@ def put_parked(rows: list["Parked"], *, with_object: bool, indent: int = 0) -> N
         what, at = name_words(row.timer.name), clock_time(row.timer.nominal_at)
         cells = (row.number, str(row.timer.id), what, at, relative(row.parked_at, now), row.attempts, row.error)
         table.append(cells if with_object else (cells[0], *cells[2:]))
-    columns = [">number", "object", "timer", "asked for", "parked", ">attempts", "…error"]
+    columns = [">number", "object", "timer", "?asked for", "parked", "?attempts", "…error"]
     put_table(columns if with_object else [columns[0], *columns[2:]], table, indent=indent)
 
 
