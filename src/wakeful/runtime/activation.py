@@ -626,7 +626,7 @@ async def wake(
     has it comes back, and the reader runs in that.
     """
     loaded = await _load(activation, chain, deadline_at) if activation.instance is None else None
-    pending = () if loaded is None else pending_migrations(activation, loaded)
+    pending = pending_migrations(activation, loaded) if loaded and activation.known.migrations else ()
     if activation.known.is_plain and not pending:
         activation.instance = activation.known.cls(Context(activation))
         activation.is_awake = True

@@ -24,8 +24,7 @@ class MigratedObject(ObjectRuntime, Protocol):
 
 def pending_migrations(activation: ObjectRuntime, loaded: Loaded) -> tuple[ObjectMigration, ...]:
     """Those that it has not had."""
-    known = activation.known.migrations
-    return known and known[number_in(loaded.rows) :]
+    return activation.known.migrations[number_in(loaded.rows) :]
 
 
 async def migrate(activation: MigratedObject, turn: Turn, loaded: Loaded, pending: tuple[ObjectMigration, ...]) -> None:
