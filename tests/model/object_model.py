@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.model.oracle import Oops, Oracle
 from wakeful import AlarmInfo, App, DurableObject, Limits, Unavailable, reader
+from wakeful.values.errors import NotRunning
 from wakeful.values.times import from_datetime
 
 
@@ -72,6 +73,8 @@ class Box(DurableObject):
                 return self.state.amount
             case ("commit",):
                 await self.ctx.commit()
+            case ("leave",):
+                await self.ctx.forget()
             case ("raise",):
                 raise Oops
             case ("pause",):
@@ -126,7 +129,9 @@ TRANSACTION = st.builds(
 )
 PLAIN_OPS = st.lists(st.one_of(SIMPLE, SIMPLE, SIMPLE, TRANSACTION), min_size=1, max_size=6)
 OPS = st.lists(
-    st.one_of(SIMPLE, SIMPLE, SIMPLE, SIMPLE, TRANSACTION, st.just(("commit",)), st.just(("pause",)), st.just(RAISE)),
+    st.one_of(
+        *[SIMPLE] * 4, TRANSACTION, st.just(("commit",)), st.just(("pause",)), st.just(("leave",)), st.just(RAISE)
+    ),
     min_size=1,
     max_size=8,
 )
@@ -224,8 +229,8 @@ class ObjectModel(RuleBasedStateMachine):
     @rule(box=BOXES, ops=OPS, when=st.sampled_from(["before", "after"]), again=st.booleans())
     def commit_fails(self, box: str, ops: list[Any], when: Any, again: bool) -> None:
         """The caller can't know; asking again under the same request key does it exactly once."""
-        if ("commit",) in ops:
-            return  # which of its commits would it be?
+        if ("commit",) in ops or ("leave",) in ops:
+            return  # which of its commits would it be? And what is forgotten remembers no answer
         self.requests += 1
         key = f"request-{self.requests}"
         self.world.faults.fail_commit(0, when=when)
@@ -245,6 +250,34 @@ class ObjectModel(RuleBasedStateMachine):
                 assert repeated == (answer if when == "after" else self.expected(box, ops))
         else:
             assert told == self.expected(box, ops)  # it had nothing to commit
+        self.settle()
+
+    @rule(box=BOXES, ops=OPS, crashes=st.sampled_from(["", "", "commit.after", "erase.before", "erase.after"]))
+    def forget(self, box: str, ops: list[Any], crashes: str) -> None:
+        """Nothing of it is left, and a call that is behind it meets a new one; also when the process dies meanwhile."""
+
+        def crash(name: str, _: int) -> None:
+            if name == crashes:
+                self.world.kill()
+
+        async def together() -> list[Any]:
+            forgetting = self.app.forget(Box, box)
+            if crashes:
+                return [await forgetting]
+            return await asyncio.gather(forgetting, self.world.get(Box, box).do(ops), return_exceptions=True)
+
+        self.world.faults.on_probe = crash if crashes else None
+        try:
+            _, *answers = self.run(together())
+        except (Unavailable, NotRunning):
+            answers = []
+            self.world.faults.on_probe = None
+            self.run(self.world.restart())
+            self.run(self.app.forget(Box, box))
+        self.world.faults.on_probe = None
+        self.oracles[box] = Oracle()
+        for answer in answers:
+            assert ("oops" if isinstance(answer, Oops) else answer) == self.expected(box, ops)
         self.settle()
 
     @rule(length=st.sampled_from([1, 499, 3_000, 30_000, 4_000_000]))

@@ -30,15 +30,23 @@ class Oracle:
     alarm: Alarm | None = None
     ledger: list[str] = field(default_factory=list)
     parked: int = 0
+    leaves: bool = False  # with the running turn
 
     def turn(self, ops: list[Any], now: int) -> list[Any]:
         """The answers of one turn; on Oops everything since its last durable point is undone."""
-        self.saved = copy.deepcopy((self.rows, self.state, self.alarm))
+        self.leaves = False
+        self.saved = self.copied()
         try:
             return [self.apply(op, now) for op in ops]
         except Oops:
-            self.rows, self.state, self.alarm = self.saved
+            self.rows, self.state, self.alarm, self.leaves = self.saved
             raise
+        finally:
+            if self.leaves:
+                self.__init__()  # type: ignore[misc]
+
+    def copied(self) -> Any:
+        return copy.deepcopy((self.rows, self.state, self.alarm, self.leaves))
 
     def apply(self, op: Any, now: int) -> Any:
         match op:
@@ -68,15 +76,17 @@ class Oracle:
                 self.state += amount
                 return self.state
             case ("commit",):
-                self.saved = copy.deepcopy((self.rows, self.state, self.alarm))
+                self.saved = self.copied()
+            case ("leave",):
+                self.leaves = True
             case ("raise",):
                 raise Oops
             case ("transaction", ops):
-                before = copy.deepcopy((self.rows, self.state, self.alarm))
+                before = self.copied()
                 try:
                     return [self.apply(inner, now) for inner in ops]
                 except Oops:
-                    self.rows, self.state, self.alarm = before
+                    self.rows, self.state, self.alarm, self.leaves = before
                     return "undone"
         return None
 
