@@ -172,3 +172,12 @@ def test_a_reader_is_offered_nothing_that_it_may_not(guarded: Any, tokens: Any, 
         f"{guarded.url}/schedule/trigger", form={"class": "Letter", "key": "ann", "name": "deliver"}
     )
     assert answer.status == 403
+
+
+def test_an_object_is_forgotten_when_its_key_is_typed(town: Any, pages: Any) -> None:
+    page = pages.open(f"{town.url}/object?class=Lamp&key=lane-4")
+    page.get_by_text("Forget…").click()
+    page.get_by_label("Type its key").fill("lane-4")
+    page.get_by_role("button", name="Forget the object").click()
+    expect(page.get_by_role("status")).to_contain_text("nothing of it is left")
+    expect(page.locator("tbody")).not_to_contain_text("lane-4")

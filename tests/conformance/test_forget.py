@@ -477,6 +477,15 @@ async def test_of_a_sealed_store_it_goes_as_well(tmp_path: Path) -> None:
         assert await town.of().look() == NOTHING
 
 
+async def test_one_whose_class_the_program_does_not_have_any_more_goes_as_well(tmp_path: Path) -> None:
+    town = Town(f"sqlite:{tmp_path}/town.db")
+    async with town.world() as world:
+        await town.fill(world)
+    async with App().world(store=town.url) as world:
+        assert await Acts.of_node(world.node, "me").forget(ObjectChoice("Person", KEY)) == 1
+        holds_nothing(world, town.url)
+
+
 def test_every_feature_says_what_it_keeps_elsewhere() -> None:
     found = {type(feature) for feature in App().deployment.features} | {HostedFeature}
     assert {cls.__name__ for cls in Feature.__subclasses__() if "erase" not in vars(cls)} == set()

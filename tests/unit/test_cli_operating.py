@@ -355,5 +355,6 @@ def test_an_object_is_forgotten_and_the_log_does_not_say_which(stage: Stage) -> 
         assert stage("forget", "Report", "eu").out.startswith("forgot 1 object\n")
         assert stage("forget", "--prefix", "e", "--yes", "--json").json["forgotten"] == 0
         assert "eu" not in [row["key"] for row in stage("ls", "--json").json]
+        assert stage("export", "Report", "eu").code == 1
         found = stage("audit", "--json")
         assert ("forget" in found.out, "Report/eu" in found.out, "secret" in found.out) == (True, False, False)

@@ -124,6 +124,7 @@ class ObjectRows:
     def load(self, loaded: Loaded) -> None:
         """The object wakes: this much came with it."""
         self._cache.clear()
+        self._version += 1  # what a reader asked for before is of another life
         self.bytes = 0
         self._complete = (loaded.complete, loaded.complete)
         if loaded.rows:
