@@ -12,6 +12,8 @@ ONCE = RetryPolicy(max_attempts=1)
 
 @app.object
 class ReminderOfEverythingThatSomebodyOwesToAnybodyForOneReasonOrOther(DurableObject):
+    history = "1d"
+
     async def begin(self) -> None:
         await self.storage.put_many({KEY: WORDS, "short": 1, "last_invoice_sent_at": "2026-11-01T09:00:00+01:00"})
         for name in (NAME, ONE, "a", "send-monthly-invoice-reminder"):

@@ -18,6 +18,8 @@ MISSING = ["/nowhere", f"/object?class=Chart&key={'k' * 511}"]
 LISTS += ["/search?q=k", "/search?q=e", *MISSING]
 DATABASE = f"/database?class=ReminderOfEverythingThatSomebodyOwesToAnybodyForOneReasonOrOther&key={'k' * 512}"
 LISTS += [DATABASE, f"{DATABASE}&table={'n' * 200}"]
+POINTS = DATABASE.replace("/database", "/points")
+LISTS += [POINTS, f"{POINTS}&to=1970-01-02T00:00Z"]
 ONES = {"/object", "/schedule", "/job", "/parked/one"}
 EACH = 3  # of a kind
 # What a table takes is its own width, or that of what it scrolls in.

@@ -8,10 +8,11 @@ import pytest
 
 from tests.conformance.cluster_stage import Cluster, key_of
 from wakeful import App, DurableObject, Machine, errors
+from wakeful.history.images import Image, bookmark_after, rows_of
 from wakeful.importers import archive
-from wakeful.store import Range, Store
+from wakeful.store import Query, Range, Store
 from wakeful.store.sealed_store import SealedStore
-from wakeful.values.commits import HISTORY
+from wakeful.values.commits import HISTORY, SPACES, SYSTEM, USER
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.seals import KeyRing
 
@@ -131,3 +132,24 @@ async def test_a_restore_whose_shard_is_another_s_leaves_the_object_as_it_was(cl
         await world.store.release("thief", epochs)
         await world.advance(seconds=30)
         assert await app.get(Note, key).read() == ["two", ["one", "two"]]
+
+
+async def test_an_image_in_a_file_plants_nothing_that_no_commit_has(new_store: Callable[[], Store]) -> None:
+    app, first, second = make_app(), new_store(), new_store()
+    async with app.run(first):
+        mark = await app.get(Note, "a").write("one")
+    await first.open(now=0)
+    lines, _ = await archive.export(first, A, now=0)
+    await first.close()
+    carried = archive.read(b"".join(lines), "a.jsonl")
+    planted = [(SYSTEM, "jobs.x", b"x"), (SYSTEM, "history", b"x"), (HISTORY, "x", b"x"), (9, "x", b"x")]
+    image = Image("write", "", [*planted, (USER, "text", None)], {"job:x": (1, 1, 1, 0, 0, None)})
+    carried.puts |= {slot: data for slot, data in rows_of(bookmark_after(mark, 0), image).items() if data is not None}
+    await second.open(now=0)
+    await archive.unpack(second, carried, name="importer", now=0)
+    await second.close()
+    async with app.run(second) as node:
+        await node.send(A, "history.restore", (mark, True), {})
+        rows = [key for space in SPACES for key, _ in await second.scan(A, space, Range())]
+        assert [key for key in rows if key in ("jobs.x", "x", "text")] == []
+        assert await second.find_timers(Query(cls="Note", key="a")) == []

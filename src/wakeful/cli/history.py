@@ -91,7 +91,8 @@ async def _restore(
         put_json({"dry_run": is_dry, "before": before, **planned})
         return
     changed = one_line(points.words(planned["changed"]))
-    undone = f"{many(planned['points'], 'commit')} {'would be' if is_dry else 'were'} undone: {changed}"
+    least = "at least " if planned["is_cut"] else ""
+    undone = f"{least}{many(planned['points'], 'commit')} {'would be' if is_dry else 'were'} undone: {changed}"
     put_line(one_line(f"{id}: {undone}"), "" if is_dry else "green")
     if before is not None:
         put_line(f"to undo this: --to {before}", "dim")

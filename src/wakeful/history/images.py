@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.store.protocol import Range
-from wakeful.values.commits import FORGOTTEN_SLOT, HISTORY, HISTORY_SLOT, SYSTEM, Slot
+from wakeful.values.commits import FORGOTTEN_SLOT, HISTORY, HISTORY_SLOT, PAGES, SYSTEM, USER, Slot
 from wakeful.values.errors import BadOption, BadTime, Undecodable, UnknownPoint
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
@@ -53,7 +53,9 @@ _images = msgspec.msgpack.Decoder(Image)
 
 def is_kept(slot: Slot) -> bool:
     """The row is a part of the object as it was."""
-    return slot[0] != SYSTEM or (slot not in (HISTORY_SLOT, FORGOTTEN_SLOT) and not slot[1].startswith(_LEFT))
+    if slot[0] != SYSTEM:
+        return slot[0] in (USER, PAGES)
+    return slot not in (HISTORY_SLOT, FORGOTTEN_SLOT) and not slot[1].startswith(_LEFT)
 
 
 def is_of_timers(slot: Slot) -> bool:

@@ -326,7 +326,8 @@ class ObjectHistory:
             return await node.reading(node.store.scan(*args))  # type: ignore[arg-type]
 
         async for _, image in read_images(scan, self._activation.id, after=mark):
-            rows |= {(space, key): former for space, key, former in image.rows}  # the oldest comes last, and counts
-            timers |= image.timers
+            # The oldest comes last, and counts. An image may have come in a file, with what no commit has.
+            rows |= {(space, key): former for space, key, former in image.rows if is_kept((space, key))}
+            timers |= {name: former for name, former in image.timers.items() if is_own(name)}
             await node.clock.sleep(0)
         return rows, timers

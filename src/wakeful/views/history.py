@@ -31,7 +31,7 @@ from wakeful.views.plain import Instant, iso
 from wakeful.views.view import View
 
 SHOWN = 20  # keys of one point
-READ_BYTES = 67_108_864  # of images for one page, which may be shorter then
+READ_BYTES = 67_108_864  # of images for one page, which may be shorter then, or to say what a return undoes
 TABLES_BYTES = 16_777_216  # of a larger database only the number of pages is said
 # Which table or index each page is of; an index counts as its table.
 _PAGES = (
@@ -67,6 +67,7 @@ class PlainReturn(TypedDict):
     to: str
     at: Instant
     points: int  # that are undone
+    is_cut: bool  # there are more than were read to say so
     changed: PlainChange
 
 
@@ -92,7 +93,7 @@ async def page(view: View, id: ObjectId, limit: int = 50, cursor: str | None = N
             if len(points) == limit or size > READ_BYTES:
                 more = points[-1][0]
                 break
-            size += sum(len(former or b"") for _, _, former in image.rows)
+            size += _size(image)
             points.append((mark, _bare(image)))
     tables = await _tables(view, id, [image for _, image in points])
     return ViewPage([_plain(mark, image, tables) for mark, image in points], more)
@@ -112,13 +113,19 @@ async def preview(view: View, id: ObjectId, mark: str, *, timers: bool = True) -
     if since is None:
         raise UnknownPoint(f"{id}: it has no history, and can only be what it is")
     check_point(id, mark, since, view.now())
+    images, size = list[Image](), 0
     with view.beside():
-        images = [_bare(image) async for _, image in read_images(view.store_of(id).scan, id, after=mark)]
+        async for _, image in read_images(view.store_of(id).scan, id, after=mark):
+            if size > READ_BYTES:
+                break
+            size += _size(image)
+            images.append(_bare(image))
     changed = _change(images, await _tables(view, id, images))
     if not timers:
         changed["timers"] = []
         changed["beside"] = [name for name in changed["beside"] if not is_of_timers((SYSTEM, name))]
-    return {"to": mark, "at": iso(time_of(mark)), "points": len(images), "changed": changed}
+    is_cut = size > READ_BYTES
+    return {"to": mark, "at": iso(time_of(mark)), "points": len(images), "is_cut": is_cut, "changed": changed}
 
 
 def _plain(mark: str, image: Image, tables: dict[int, str]) -> PlainPoint:
@@ -144,6 +151,10 @@ def _change(images: Iterable[Image], tables: dict[int, str]) -> PlainChange:
         "tables": sorted({tables[page] for page in pages if page in tables} - {"sqlite_schema"}),
         "timers": sorted({name for image in images for name in image.timers}),
     }
+
+
+def _size(image: Image) -> int:
+    return sum(len(former or b"") for _, _, former in image.rows)
 
 
 def _bare(image: Image) -> Image:
