@@ -16,7 +16,6 @@ from pathlib import Path
 
 from bench.measures import rate
 from bench.program import Bench, Countdown, committed, fall_asleep, make_app, now_ms, run_loop
-from bench.sql import FILL, Shop
 from wakeful import App, JobSpec
 from wakeful.runtime.node import Node
 
@@ -68,19 +67,28 @@ async def _fire(app: App, cls: type[Bench], node: Node, count: int) -> None:
     await committed(node)
 
 
+# What has a database; loaded only when it is asked for, because trees from before there were any are counted as well.
+
+
 async def _insert(app: App, cls: type[Bench], node: Node, count: int) -> None:
+    from bench.sql import FILL, Shop
+
     await app.get(Shop, "a").make(FILL)
     for _ in range(count):
         await app.get(Shop, "a").more()
 
 
 async def _pages(app: App, cls: type[Bench], node: Node, count: int) -> None:
+    from bench.sql import Shop
+
     for number in range(count):
         await app.get(Shop, "b").put(number)
 
 
 def _wake(key: str, method: str) -> Work:
     async def work(app: App, cls: type[Bench], node: Node, count: int) -> None:
+        from bench.sql import FILL, Shop
+
         await (app.get(Shop, key).small(0) if key == "plain" else app.get(Shop, key).make(FILL))
         for _ in range(count):
             await fall_asleep(node)
@@ -98,12 +106,15 @@ WORKS: dict[str, Work] = {
     "schedule_many": _jobs,
     "schedule_many keyed": _keyed,
     "job with its run": _fire,
+}
+OF_SHOP: dict[str, Work] = {
     "INSERT": _insert,
     "put of its pages": _pages,
     "wake": _wake("plain", "idle"),
     "wake with 20 KiB of SQL": _wake("sql", "idle"),
     "wake and its first query": _wake("query", "point"),
 }
+WORKS |= OF_SHOP
 
 
 async def do(work: str, url: str, count: int) -> None:
@@ -113,7 +124,10 @@ async def do(work: str, url: str, count: int) -> None:
     """
     gc.disable()
     app, cls = make_app()
-    app.object(Shop)
+    if work in OF_SHOP:
+        from bench.sql import Shop
+
+        app.object(Shop)
     async with app.run(url) as node:
         await WORKS[work](app, cls, node, WARM)
         if count:
