@@ -281,6 +281,7 @@ class App:
         What was started before, by this app or on this store, is stopped first: a cell can be run again.
         """
         where = url if isinstance(url, str) else url.url
+        where = f"{where}#{id(self)}" if where == "memory:" else where  # each has its own
         for app in {id(app): app for app in (self, _started.get(where)) if app is not None}.values():
             await app.stop()
         session = AsyncExitStack()
@@ -294,15 +295,23 @@ class App:
         if self._session is None:
             return
         loop, where, session = self._session
+        if loop.is_closed():  # nothing of it runs any more, and nothing can be asked to end well
+            self._forget_session(where)
+            if self.deployment.node is not None:
+                self.deployment.detach(self.deployment.node)
+            return
         if loop is not asyncio.get_running_loop():
             raise NotRunning(
                 "the app was started in another event loop; stop it there, or use `async with app.run(…)` in a script",
                 code="app.loop",
             )
+        self._forget_session(where)
+        await session.aclose()
+
+    def _forget_session(self, where: str) -> None:
         self._session = None
         if _started.get(where) is self:
             del _started[where]
-        await session.aclose()
 
     @asynccontextmanager
     async def connect(

@@ -95,5 +95,7 @@ class Deployment:
     ) -> Coroutine[Any, Any, Any]:
         """Router of the program's own stubs: to the node that runs now."""
         if self.node is None:
-            raise NotRunning(f"{target}.{method}: the app is not running; call it inside `async with app.run(…)`")
+            raise NotRunning(
+                f"{target}.{method}: the app is not running; call it inside `async with app.run(…)`, or after `await app.start(…)`"
+            )
         return self.node.send(target, method, args, kwargs, deadline_ms=deadline_ms, request_key=request_key)

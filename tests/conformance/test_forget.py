@@ -60,6 +60,9 @@ class Person(DurableObject):
     async def claim(self) -> bool:
         return bool(await self.schedules.claim("report", "1d"))
 
+    async def put_row(self, name: str, value: Any) -> None:
+        await self.storage.put(name, value)
+
     async def look(self) -> tuple[Any, ...]:
         alarm, schedules = await self.storage.get_alarm(), await self.schedules.list()
         return self.state.name, await self.storage.list(), alarm, len(schedules)
@@ -75,6 +78,10 @@ class Person(DurableObject):
             async with self.ctx.transaction():
                 await self.ctx.forget()
                 raise ZeroDivisionError
+
+    async def on_wake(self) -> None:
+        if await self.storage.get("forgets when it wakes"):
+            await self.ctx.forget()
 
     async def break_off(self) -> None:
         await self.ctx.forget()
@@ -209,6 +216,18 @@ async def test_a_turn_that_fails_or_takes_it_back_forgets_nothing(stage: Any) ->
             await town.of().break_off()
         await world.settle()
         assert await town.of().look() == before
+
+
+async def test_an_object_that_wakes_can_t_forget_itself_yet(stage: Any) -> None:
+    town = Town(stage.url)
+    async with town.world() as world:
+        await town.fill(world)
+        await town.of().put_row("forgets when it wakes", True)
+        world.node.hibernation.sleep_all()
+        with pytest.raises(errors.BadOption, match="while the object wakes"):
+            await town.of().look()
+        assert await town.app.forget(town.Person, KEY) is True  # from outside it goes, though it can't wake
+        assert await town.of().look() == NOTHING
 
 
 async def test_who_depends_on_its_jobs_is_cancelled_and_does_not_say_on_whose(stage: Any) -> None:
@@ -435,6 +454,21 @@ async def test_the_audit_log_does_not_name_it_and_knows_it_again(stage: Any) -> 
         assert pauses[-1] == ("me", forgets[0]["target"], {})
         assert [row["target"] for row in rows].count(f"Person/{KEY}2 often") == 1
         holds_nothing(world, town.url, MARKER)
+
+
+async def test_the_audit_rows_of_others_stay_as_they_are(stage: Any) -> None:
+    town = Town(stage.url)
+    async with town.world() as world:
+        acts = Acts.of_node(world.node, "me")
+        others = [f"{KEY}{more}" for more in ("/ada", "-2", ".x", "@y", "2")]
+        for key in others:
+            await town.of(key).fill()
+            await acts.pause(ObjectId("Person", key), "often")
+        before = [row for row in (await audit.page(world.store)).rows if row["act"] == "schedule.pause"]
+        assert await acts.forget(ObjectChoice("Person", KEY)) == 0
+        await acts.forget(ObjectChoice("son", f"{KEY}2"))
+        assert [row for row in (await audit.page(world.store)).rows if row["act"] == "schedule.pause"] == before
+        assert len(before) == len(others)
 
 
 async def test_in_a_cluster_its_owner_forgets_it_whoever_asks_and_another_goes_on_when_that_dies() -> None:

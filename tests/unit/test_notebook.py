@@ -141,6 +141,25 @@ def test_what_was_started_in_another_loop_is_not_stopped_in_this_one(tmp_path: P
         first.run(app.stop())
 
 
+async def test_two_apps_in_memory_are_two(notebook: Notebook) -> None:
+    for name in ("one", "two"):
+        await notebook.run(
+            f"{name} = app = App()\n{COUNTER.format(times=1)}\nawait app.start('memory:')\n{name}_class = Counter"
+        )
+    assert await notebook.run("result = await one.get(one_class, 'a').add()") == 1
+    await notebook.run("await one.stop()\nawait two.stop()")
+
+
+def test_a_loop_that_is_over_keeps_nobody_from_starting(tmp_path: Path) -> None:
+    app, other, url = App(), App(), f"sqlite:{tmp_path}/a.db"
+    asyncio.run(app.start("memory:"))
+    with asyncio.Runner() as runner:
+        runner.run(app.start("memory:"))
+        runner.run(app.stop())
+        runner.run(other.start(url))
+        runner.run(other.stop())
+
+
 async def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
     app = App()
     with pytest.raises(BadOption):

@@ -30,19 +30,22 @@ class Shop(DurableObject):
         And a third.
         """
 
+    async def plain(self) -> None: ...
+
     async def _hidden(self) -> None: ...
 
 
 async def test_a_stub_lists_its_methods_and_each_says_what_it_takes() -> None:
     async with app.world():
         shop: Any = app.get(Shop, "corner")
-        assert dir(shop) == ["add", "look"]
+        assert dir(shop) == ["add", "look", "plain"]
         signature = (
             "(name: str, qty: int = 1, *more: int, at: 'datetime | None' = None) -> collections.abc.Sequence[str]"
         )
         assert str(inspect.signature(shop.add)) == signature
-        assert (shop.add.__name__, shop.add.__doc__) == ("add", "How many there are now.")
+        assert (shop.add.__name__, shop.add.__doc__) == ("add", f"add{signature}\n\nHow many there are now.")
         assert "How many there are now." in render_doc(shop.add)
+        assert "plain() -> None" in render_doc(shop.plain)
 
 
 async def test_of_a_class_that_is_only_known_by_its_name_nothing_is_said() -> None:
@@ -70,6 +73,8 @@ class Shop(typing.Protocol):
         """Two lines, with a \\\\\\\\ in them.
 
         And a third."""
+
+    def plain(self) -> None: ...
 '''
 
 

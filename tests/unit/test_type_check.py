@@ -1,10 +1,11 @@
 """Calls within a program are looked at while it is being written: by annotation, and without converting anything."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import ItemsView, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Annotated, Any, Literal, NewType, Protocol, TypedDict
+from typing import Annotated, Any, Generic, Literal, NewType, Protocol, TypedDict, TypeVar
 
 import pytest
 
@@ -15,6 +16,7 @@ from wakeful.values.errors import BadValue
 app = App()
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 Cents = NewType("Cents", int)
+T = TypeVar("T")
 
 
 class Colour(Enum):
@@ -28,6 +30,10 @@ class Item:
 
 class Line(TypedDict):
     name: str
+
+
+class Box(Generic[T], dict[str, T]):
+    """Whose parameter is not that of its keys."""
 
 
 class Quiet(Protocol):
@@ -52,7 +58,8 @@ FITTING = [
     ({"a": 1}, dict[str, int]), ({"a": 1}, Mapping[str, float]), ((1, 2), Sequence[int]), ({1}, set[int]),
     (5, Annotated[int, "of something"]), (5, Cents), ({"name": "a"}, Line), (object(), Quiet), ([], list[int]),
     ([[1], []], list[list[int]]), (timedelta(1), timedelta | str | float), ("x", "a name that is nowhere"),
-    ([*range(MEMBERS_MAX), "not looked at"], list[int]),
+    ([*range(MEMBERS_MAX), "not looked at"], list[int]), (Counter("a"), Counter[str]), (Box(a=1), Box[int]),
+    ({"a": 1}.items(), ItemsView[str, int]),
 ]  # fmt: skip
 MISFITS = [
     ("1", int), (1, str), (None, str), ("c", Literal["a", "b"]), (True, Literal[1]), ("2030-01-01", datetime),

@@ -92,7 +92,10 @@ async def _restore(
         return
     changed = one_line(points.words(planned["changed"]))
     least = "at least " if planned["is_cut"] else ""
-    undone = f"{least}{many(planned['points'], 'commit')} {'would be' if is_dry else 'were'} undone: {changed}"
+    verb = "would be" if is_dry else "was" if planned["points"] == 1 else "were"
+    undone = f"{least}{many(planned['points'], 'commit')} {verb} undone: {changed}"
     put_line(one_line(f"{id}: {undone}"), "" if is_dry else "green")
+    if planned["leaves_nothing"]:
+        put_line(f"that is before there was anything of it: nothing {'would be' if is_dry else 'is'} left", "yellow")
     if before is not None:
         put_line(f"to undo this: --to {before}", "dim")

@@ -10,7 +10,7 @@ import msgspec
 from wakeful.client.wire import NOTHING, HttpWire, error_of, segment
 from wakeful.machines.snapshot import Snapshot
 from wakeful.runtime.registry import name_of
-from wakeful.values.errors import TooMany, Unavailable
+from wakeful.values.errors import BadOption, TooMany, Unavailable
 from wakeful.values.ids import check_class, check_key
 
 AGAIN_S = 2.0  # after which a stream that broke is asked for again
@@ -149,6 +149,8 @@ class Looks:
         self, cls: Class, key: str, to: str | datetime, *, timers: bool = True, dry_run: bool = False
     ) -> Row:
         """Have an object be as it was at a bookmark or a time, or say what that would change; `before` is what undoes it."""
+        if not isinstance(to, str | datetime):
+            raise BadOption(f"to must be a bookmark or a datetime, not {to!r:.60}", code="history.bookmark")
         body = {"to": to if isinstance(to, str) else to.isoformat(), "timers": timers, "dry_run": dry_run}
         found: Row = await self._do("POST", f"{object_path(cls, key)}/history/restore", body, is_repeatable=False)
         return found

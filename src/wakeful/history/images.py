@@ -17,7 +17,7 @@ from wakeful.values.commits import FORGOTTEN_SLOT, HISTORY, HISTORY_SLOT, PAGES,
 from wakeful.values.errors import BadOption, BadTime, Undecodable, UnknownPoint
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
-from wakeful.values.times import from_datetime, to_datetime
+from wakeful.values.times import LATEST_MS, from_datetime, to_datetime
 
 Scan = Callable[[ObjectId, int, Range], Awaitable[list[tuple[str, bytes]]]]
 
@@ -109,7 +109,7 @@ def time_of(mark: str) -> int:
 
 def is_bookmark(text: str) -> bool:
     """The text could be one."""
-    return _BOOKMARK.fullmatch(text) is not None
+    return _BOOKMARK.fullmatch(text) is not None and time_of(text) <= LATEST_MS
 
 
 def check_bookmark(mark: object) -> str:

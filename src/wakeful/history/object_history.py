@@ -27,7 +27,7 @@ from wakeful.history.images import (
 )
 from wakeful.store.protocol import Query, Range
 from wakeful.values.codec import decode, encode
-from wakeful.values.commits import HISTORY, HISTORY_SLOT, MIGRATIONS_SLOT, PAGES, STATE_SLOT, USER, Slot
+from wakeful.values.commits import HISTORY, HISTORY_SLOT, MIGRATIONS_SLOT, PAGES, STATE_SLOT, SYSTEM, USER, Slot
 from wakeful.values.errors import LimitExceeded
 from wakeful.values.timers import ALARM, Timer
 
@@ -144,6 +144,8 @@ class ObjectHistory:
     def image(self, turn: "Turn", timers: dict[str, Timer | None]) -> dict[Slot, bytes | None]:
         """The rows that go with the turn's commit, which has these of its timers."""
         rows: dict[Slot, bytes | None] = {}
+        if not self._is_begun:
+            return rows  # of a reader, whose answer is remembered and nothing else
         if self.is_on:
             image = self._image(turn, timers)
             if image.rows or image.timers:
@@ -251,7 +253,7 @@ class ObjectHistory:
             former = look(slot)
             if former != value and is_kept(slot):
                 before.append((*slot, former))
-                size += len(former or b"")
+                size += len(former or b"") if slot[0] != SYSTEM else 0  # which a timer that fails must be able to write
         if turn.wiped:
             for key, value in (activation.rows.whole(USER) or {}).items():
                 if (USER, key) not in turn.writes:
@@ -270,7 +272,8 @@ class ObjectHistory:
             was = self._former_timers.get(name)
             if was is not timer and is_own(name):
                 former_timers[name] = None if was is None else timer_fields(was)
-        caller = str(turn.chain[-2]) if len(turn.chain) > 1 else ""
+        # Of who called only the class: a key would stay here when that object is forgotten.
+        caller = turn.chain[-2].cls if len(turn.chain) > 1 else ""
         return Image(self._by, caller, before, former_timers, self._went_to)
 
     def _former_page(self, slot: Slot) -> bytes | None:

@@ -21,6 +21,7 @@ from wakeful.policy.order import INSERTED
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.codec import decode_loosely
 from wakeful.values.commits import (
+    FORGOTTEN_SLOT,
     HISTORY,
     MIGRATIONS_SLOT,
     PAGES,
@@ -75,6 +76,8 @@ def bar_of_row(id: ObjectId, space: int, name: str, data: bytes) -> Bar | None:
         return None if is_image_row(name) else Bar("row", f"{name!r} is no undo image")
     if space != SYSTEM:
         return Bar("row", f"a row in space {space}, which there is not")
+    if (space, name) == FORGOTTEN_SLOT:
+        return Bar("forgotten", f"{id} is being forgotten")
     if name.startswith("jobs."):
         return Bar("jobs", f"other jobs wait for jobs of {id}", "when they have run")
     if name not in CARRIED and not name.startswith(CARRIED_PREFIXES):

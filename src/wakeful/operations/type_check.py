@@ -67,10 +67,12 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def _members_fit(value: Any, kind: type, args: tuple[Any, ...]) -> bool:
-    if issubclass(kind, tuple) and args[-1] is not Ellipsis:
+    if kind.__module__ not in ("builtins", "collections.abc"):
+        return True  # what its parameters stand for is its own
+    if kind is tuple and args[-1] is not Ellipsis:
         return len(value) == len(args) and all(map(fits, value, args))
     if issubclass(kind, Mapping):
         return all(fits(key, args[0]) and fits(item, args[1]) for key, item in islice(value.items(), MEMBERS_MAX))
-    if issubclass(kind, Collection):
+    if issubclass(kind, Collection) and (len(args) == 1 or kind is tuple):
         return all(fits(item, args[0]) for item in islice(value, MEMBERS_MAX))
     return True

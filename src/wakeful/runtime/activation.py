@@ -302,6 +302,7 @@ class Activation:
         turn = running_turn(self, "a commit")
         if self.history is not None:
             await self.history.prepare(turn, "ctx.commit()", is_final=False)
+            turn.check_open()  # it may have ended meanwhile
         self.state.collect(turn)
         if turn.sql_writes:
             turn.collect_pages()

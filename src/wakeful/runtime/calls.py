@@ -248,7 +248,7 @@ class Method:
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
-        return inspect.getdoc(self._function())
+        return f"{self.name}{self.__signature__}\n\n{inspect.getdoc(self._function()) or ''}".rstrip()
 
     @property
     def __signature__(self) -> inspect.Signature:

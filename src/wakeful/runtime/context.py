@@ -142,6 +142,11 @@ class Context:
         """
         turn = running_turn(self._activation, "ctx.forget()")
         turn.check_writable()
+        if not self._activation.is_awake:
+            raise BadOption(
+                f"{self._activation.id}: ctx.forget() while the object wakes, which it would do again; call it in a method",
+                code="turn.waking",
+            )
         turn.forget()
 
     def transaction(self) -> AbstractAsyncContextManager[Storage]:

@@ -182,6 +182,7 @@ async def erase(turn: Turn) -> None:
             held = await home.reading(home.store.read(info.id, USER, ["held"]))
             if held and decode(held["held"])["who"] == str(id):
                 await node.send(info.id, "forget", (str(id),), {})
+            await node.clock.sleep(0)
         query = replace(query, after=tuple(claims[-1].id))
 
 

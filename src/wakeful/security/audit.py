@@ -69,13 +69,15 @@ class Naming(Struct, frozen=True):
     prefix: str | None
 
     def is_in(self, row: dict[str, Any]) -> bool:
-        cls = r"\b[A-Za-z_][A-Za-z0-9_.-]*" if self.cls is None else rf"\b{re.escape(self.cls)}"
+        cls = r"(?<![\w.-])" + (r"[A-Za-z_][A-Za-z0-9_.-]*" if self.cls is None else re.escape(self.cls))
         start = self.key or self.prefix or ""
         either = "|".join(map(re.escape, {start, quote(start), quote(start, safe="")}))  # as it is, or as in a URL
-        pattern = re.compile(f"{cls}/(?:{either})" + ("" if self.key is None else r"(?!\w)"))
+        # A key ends with the text, or with what can't be a part of it where texts are made of several.
+        pattern = re.compile(f"{cls}/(?:{either})" + ("" if self.key is None else r"(?=$|[\s'\"])"))
         detail = row.get("detail") or {}
         asked = detail.get("key") or detail.get("prefix") or ""  # of an act on all that a filter leaves
-        is_asked = bool(asked) and asked.startswith(start) and self.cls in (None, detail.get("cls"))
+        is_same = asked == start if self.key is not None else asked.startswith(start)
+        is_asked = bool(asked) and is_same and self.cls in (None, detail.get("cls"))
         return is_asked or any(pattern.search(text) for text in _texts(row))
 
 

@@ -16,18 +16,19 @@ from wakeful.history.images import (
     check_point,
     is_bookmark,
     is_of_timers,
+    point_of,
     read_images,
     time_of,
 )
 from wakeful.history.object_history import ENDED
-from wakeful.store.protocol import Store
+from wakeful.store.protocol import Range, Store
 from wakeful.values.codec import decode
-from wakeful.values.commits import HISTORY_SLOT, PAGES, SYSTEM, USER
+from wakeful.values.commits import HISTORY, HISTORY_SLOT, PAGES, SYSTEM, USER
 from wakeful.values.errors import BadTime, LimitExceeded, UnknownObject, UnknownPoint
 from wakeful.values.ids import ObjectId
 from wakeful.views.databases import pages_of
 from wakeful.views.pages import ViewPage
-from wakeful.views.plain import Instant, iso
+from wakeful.views.plain import Instant, iso, many
 from wakeful.views.view import View
 
 SHOWN = 20  # keys of one point
@@ -68,6 +69,7 @@ class PlainReturn(TypedDict):
     at: Instant
     points: int  # that are undone
     is_cut: bool  # there are more than were read to say so
+    leaves_nothing: bool  # it is a point before the object was
     changed: PlainChange
 
 
@@ -112,7 +114,9 @@ async def preview(view: View, id: ObjectId, mark: str, *, timers: bool = True) -
     since = await begins(view.store_of(id), id)
     if since is None:
         raise UnknownPoint(f"{id}: it has no history, and can only be what it is")
-    check_point(id, mark, since, view.now())
+    newest = await view.store_of(id).scan(id, HISTORY, Range(reverse=True, limit=1))
+    last_at = time_of(point_of(newest[0][0])) if newest else 0  # which may be ahead of a clock that was set back
+    check_point(id, mark, since, max(view.now(), last_at))
     images, size = list[Image](), 0
     with view.beside():
         async for _, image in read_images(view.store_of(id).scan, id, after=mark):
@@ -124,8 +128,15 @@ async def preview(view: View, id: ObjectId, mark: str, *, timers: bool = True) -
     if not timers:
         changed["timers"] = []
         changed["beside"] = [name for name in changed["beside"] if not is_of_timers((SYSTEM, name))]
-    is_cut = size > READ_BYTES
-    return {"to": mark, "at": iso(time_of(mark)), "points": len(images), "is_cut": is_cut, "changed": changed}
+    oldest = await view.store_of(id).scan(id, HISTORY, Range(limit=1))
+    return {
+        "to": mark,
+        "at": iso(time_of(mark)),
+        "points": len(images),
+        "is_cut": size > READ_BYTES,
+        "leaves_nothing": not time_of(since) and bool(oldest) and mark < point_of(oldest[0][0]),
+        "changed": changed,
+    }
 
 
 def _plain(mark: str, image: Image, tables: dict[int, str]) -> PlainPoint:
@@ -187,6 +198,6 @@ def words(changed: PlainChange) -> str:
     rows = changed["keys"] + ([f"and {changed['rows'] - SHOWN:,} more"] if changed["rows"] > SHOWN else [])
     tables = [f"table {name}" for name in changed["tables"]]
     if changed["pages"] and not tables:
-        tables = [f"{changed['pages']:,} pages of SQL"]
+        tables = [f"{many(changed['pages'], 'page')} of SQL"]
     timers = [name for name in changed["timers"] if name not in changed["beside"]]
     return ", ".join([*rows, *changed["beside"], *tables, *timers]) or "nothing"
