@@ -17,6 +17,7 @@ from tests.conformance.hall import Hall
 from tests.conformance.house import House
 from wakeful import App, DurableObject, Quotas, RetryPolicy, errors
 from wakeful.compat.workers.worker import HostedFeature
+from wakeful.history.images import bookmark
 from wakeful.operations.acts import Acts
 from wakeful.operations.forgets import ObjectChoice
 from wakeful.runtime.feature import Feature
@@ -227,6 +228,22 @@ async def test_an_object_that_wakes_can_t_forget_itself_yet(stage: Any) -> None:
         with pytest.raises(errors.BadOption, match="while the object wakes"):
             await town.of().look()
         assert await town.app.forget(town.Person, KEY) is True  # from outside it goes, though it can't wake
+        assert await town.of().look() == NOTHING
+
+
+async def test_what_is_forgotten_meanwhile_can_t_be_brought_back(stage: Any) -> None:
+    town = Town(stage.url)
+    async with town.world() as world:
+        await town.fill(world)
+        id = ObjectId("Person", KEY)
+        world.faults.on_probe = lambda name, _: world.kill() if name == "erase.before" else None
+        with suppress(errors.Unavailable, errors.NotRunning):
+            await town.app.forget(town.Person, KEY)
+        world.faults.on_probe = None
+        await world.restart()
+        acts = Acts.of_node(world.node, "me")
+        with pytest.raises(errors.UnknownObject, match="forgotten"):
+            await acts.restore(id, bookmark(0, 0), timers=True)
         assert await town.of().look() == NOTHING
 
 

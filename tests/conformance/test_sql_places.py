@@ -139,9 +139,9 @@ async def test_a_crash_at_every_trip_to_the_store_leaves_rows_and_pages_together
         await _live("memory:", number)
 
 
-@pytest.mark.parametrize("count", [300])
-async def test_many_objects_have_a_database_each(new_store: Callable[[], Store], count: int) -> None:
-    """The long form, ten thousand on SQLite and on PostgreSQL, is run by hand: 28 s each."""
+async def test_many_objects_have_a_database_each(new_store: Callable[[], Store]) -> None:
+    """Ten thousand at once, in memory, are in test_sql_many.py; on SQLite and PostgreSQL by hand, 28 s each."""
+    count = 300
     app = App(limits=Limits(sql_open=20, awake_objects=count // 2))
     app.object(Cell)
     async with app.run(new_store()):

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from wakeful.history.images import bookmark, bookmark_at, check_bookmark, is_own
 from wakeful.history.object_history import ObjectHistory
 from wakeful.runtime.context import runtime_of
+from wakeful.runtime.erasure import is_there
 from wakeful.runtime.feature import Feature
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.store.protocol import Query, Range
 from wakeful.values.commits import HISTORY
-from wakeful.values.errors import BadOption, WakefulError
+from wakeful.values.errors import BadOption, UnknownObject, WakefulError
 from wakeful.values.ids import ObjectId, shard_of
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class HistoryFeature(Feature):
 async def restore(context: "Context", mark: str, timers: bool) -> str:
     """For an operator: have the object be as it was; the bookmark of what it was until now."""
     activation = runtime_of(context)
+    if not await is_there(activation.node, activation.id):
+        raise UnknownObject(f"there is no {activation.id}; it may have been forgotten meanwhile")
     return await _restore(activation, running_turn(activation, "restore"), mark, timers=timers)
 
 

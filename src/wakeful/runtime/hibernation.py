@@ -37,6 +37,7 @@ class Hibernation(Generic[S]):
         self._at_once = at_once
         self._alarm: Handle | None = None
         self._retired: set[ObjectId] = set()  # busy ones that sleep as soon as they can
+        self._is_all_busy = False  # the last look found nobody who could sleep, and nobody has been idle since
         self.slept = 0
 
     def stop(self) -> None:
@@ -52,16 +53,26 @@ class Hibernation(Generic[S]):
         if self._at_once or not activation.is_awake or (self._retired and activation.id in self._retired):
             self._sleep(activation)
             return
+        is_full = len(awake) > self._env.limits.awake_objects
+        if is_full and self._is_all_busy:
+            self._sleep(activation)  # the only one that can: to look for others would cost all of them a look each
+            return
+        self._is_all_busy = False
         activation.idle_at = self._env.clock.now()
         awake.move_to_end(activation.id)
-        if len(awake) > self._env.limits.awake_objects:
+        if is_full:
             self.make_room()
         if self._alarm is None:
             self._alarm = self._env.clock.call_at(activation.idle_at + self._idle_ms, self._sweep)
 
     def make_room(self) -> None:
         """Too many are awake: let the least recently used sleep. Busy ones can't."""
-        for activation in self._idle(len(self._awake) - self._env.limits.awake_objects):
+        if self._is_all_busy:
+            return
+        most = len(self._awake) - self._env.limits.awake_objects
+        idle = self._idle(most)
+        self._is_all_busy = len(idle) < most
+        for activation in idle:
             self._sleep(activation)
 
     def sleep_all(self) -> None:
