@@ -24,7 +24,7 @@ class Colour(Enum):
 
 
 @dataclass
-class Item:
+class CheckedItem:
     name: str
 
 
@@ -54,7 +54,7 @@ class Reminder(DurableObject):
 
 FITTING = [
     (1, int), (True, int), (1, float), ("a", str), (None, str | None), ("a", Literal["a", "b"]), (NOON, datetime),
-    (Colour.RED, Colour), (Item("a"), Item), ([1], list[int]), ((1, "a"), tuple[int, str]), ((1, 2), tuple[int, ...]),
+    (Colour.RED, Colour), (CheckedItem("a"), CheckedItem), ([1], list[int]), ((1, "a"), tuple[int, str]), ((1, 2), tuple[int, ...]),
     ({"a": 1}, dict[str, int]), ({"a": 1}, Mapping[str, float]), ((1, 2), Sequence[int]), ({1}, set[int]),
     (5, Annotated[int, "of something"]), (5, Cents), ({"name": "a"}, Line), (object(), Quiet), ([], list[int]),
     ([[1], []], list[list[int]]), (timedelta(1), timedelta | str | float), ("x", "a name that is nowhere"),
@@ -63,7 +63,7 @@ FITTING = [
 ]  # fmt: skip
 MISFITS = [
     ("1", int), (1, str), (None, str), ("c", Literal["a", "b"]), (True, Literal[1]), ("2030-01-01", datetime),
-    ("red", Colour), ({"name": "a"}, Item), ([1, "a"], list[int]), ((1,), tuple[int, str]), ((1, "a"), tuple[int, ...]),
+    ("red", Colour), ({"name": "a"}, CheckedItem), ([1, "a"], list[int]), ((1,), tuple[int, str]), ((1, "a"), tuple[int, ...]),
     ({1: 1}, dict[str, int]), ({"a": "b"}, dict[str, int]), ("5", Cents), ("5", Annotated[int, "of something"]),
     ([1], Line), (1.5, int), ([["a"]], list[list[int]]), (5, timedelta | str),
 ]  # fmt: skip
