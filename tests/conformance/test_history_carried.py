@@ -1,7 +1,8 @@
 """The history of an object goes where the object goes: to another node, into a file, under a seal; and machines have one."""
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -42,7 +43,9 @@ def make_app() -> App:
     return app
 
 
-async def test_when_its_owner_dies_another_node_brings_it_back(cluster: Cluster) -> None:
+@asynccontextmanager
+async def written(cluster: Cluster) -> AsyncIterator[tuple[Any, App, Any, str, str]]:
+    """The world, its program, the owner of a note, its key, and the bookmark of the first of its two texts."""
     troupe, world = cluster()
     troupe.app = world.app = app = make_app()
     async with world:
@@ -50,6 +53,11 @@ async def test_when_its_owner_dies_another_node_brings_it_back(cluster: Cluster)
         key = key_of(owner)
         first = await app.get(Note, key).write("one")
         await app.get(Note, key).write("two")
+        yield world, app, owner, key, first
+
+
+async def test_when_its_owner_dies_another_node_brings_it_back(cluster: Cluster) -> None:
+    async with written(cluster) as (world, app, owner, key, first):
         owner.kill()
         await world.advance(seconds=30)
         undo = await app.get(Note, key).back(first)
@@ -116,13 +124,7 @@ async def test_a_machine_goes_back_with_its_delays(store_url: str, timers: bool)
 
 
 async def test_a_restore_whose_shard_is_another_s_leaves_the_object_as_it_was(cluster: Cluster) -> None:
-    troupe, world = cluster()
-    troupe.app = world.app = app = make_app()
-    async with world:
-        owner = world.members[0]
-        key = key_of(owner)
-        first = await app.get(Note, key).write("one")
-        await app.get(Note, key).write("two")
+    async with written(cluster) as (world, app, owner, key, first):
         assert owner.node is not None
         shard = shard_of(ObjectId("Note", key))
         seen = {shard: owner.node.epochs[shard]}

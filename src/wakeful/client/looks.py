@@ -114,15 +114,8 @@ class Looks:
 
         `prefix` is how the keys of their objects begin, `error` what their errors say somewhere, `older_than` a length ("7d").
         """
-        choice = {
-            "all": all,
-            "class": _name(cls),
-            "key": key,
-            "prefix": prefix,
-            "error": error,
-            "older_than": older_than,
-        }
-        return await self._each_parked("redrive", numbers, choice)
+        choice = {"all": all, "key": key, "prefix": prefix, "error": error, "older_than": older_than}
+        return await self._each_parked("redrive", numbers, cls, choice)
 
     async def drop_parked(
         self,
@@ -135,15 +128,8 @@ class Looks:
         older_than: str | None = None,
     ) -> Rows:
         """Let go of parked timers, chosen as `redrive` does: they never run; a failed job is cancelled."""
-        choice = {
-            "all": all,
-            "class": _name(cls),
-            "key": key,
-            "prefix": prefix,
-            "error": error,
-            "older_than": older_than,
-        }
-        return await self._each_parked("drop", numbers, choice)
+        choice = {"all": all, "key": key, "prefix": prefix, "error": error, "older_than": older_than}
+        return await self._each_parked("drop", numbers, cls, choice)
 
     async def restore(
         self, cls: Class, key: str, to: str | datetime, *, timers: bool = True, dry_run: bool = False
@@ -155,8 +141,9 @@ class Looks:
         found: Row = await self._do("POST", f"{object_path(cls, key)}/history/restore", body, is_repeatable=False)
         return found
 
-    async def _each_parked(self, act: str, numbers: tuple[int, ...], choice: dict[str, Any]) -> Rows:
-        body = {"numbers": list(numbers)} | {name: value for name, value in choice.items() if value is not None}
+    async def _each_parked(self, act: str, numbers: tuple[int, ...], cls: Class | None, choice: dict[str, Any]) -> Rows:
+        given = choice | {"class": _name(cls)}
+        body = {"numbers": list(numbers)} | {name: value for name, value in given.items() if value is not None}
         found = await self._do("POST", f"/v1/parked/{act}", body, is_repeatable=False)
         return Rows(found["rows"])
 
