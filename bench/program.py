@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
-from wakeful import AlarmInfo, App, DurableObject, Limits, ObjectId, reader
+from wakeful import AlarmInfo, App, DurableObject, Limits, ObjectId, in_process, in_thread, reader
 from wakeful.runtime.node import Node
 from wakeful.store import Store, open_url
 from wakeful.values.timers import ALARM, Timer
@@ -60,6 +60,18 @@ class Bench(DurableObject):
     async def add(self) -> int:
         count: int = await self.storage.get("n", 0) + 1
         await self.storage.put("n", count)
+        return count
+
+    @in_thread
+    def add_in_thread(self) -> int:
+        count: int = self.blocking.storage.get("n", 0) + 1
+        self.blocking.storage.put("n", count)
+        return count
+
+    @in_process
+    def add_in_process(self) -> int:
+        count: int = self.blocking.storage.get("n", 0) + 1
+        self.blocking.storage.put("n", count)
         return count
 
     @reader

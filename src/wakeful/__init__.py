@@ -8,6 +8,7 @@ from wakeful.values import errors
 if TYPE_CHECKING:
     from wakeful.app import App
     from wakeful.client.client import Client
+    from wakeful.executors.marks import in_process, in_thread
     from wakeful.jobs.job import Again, Job, JobSpec, Stop
     from wakeful.machine import Machine
     from wakeful.machines.marks import action, assign, guard
@@ -73,6 +74,8 @@ __all__ = [
     "fixed",
     "guard",
     "holidays",
+    "in_process",
+    "in_thread",
     "internal",
     "reader",
     "rrule",
@@ -122,6 +125,8 @@ _HOMES = {
     "fixed": "wakeful.policy.retry",
     "guard": "wakeful.machines.marks",
     "holidays": "wakeful.specs.calendars",
+    "in_process": "wakeful.executors.marks",
+    "in_thread": "wakeful.executors.marks",
     "internal": "wakeful.runtime.registry",
     "reader": "wakeful.runtime.registry",
     "rrule": "wakeful.specs.rrule",

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from wakeful.deployment import Deployment
+from wakeful.executors.feature import ExecutorFeature
 from wakeful.history.feature import HistoryFeature
 from wakeful.importers.feature import ImportFeature
 from wakeful.jobs.feature import JobFeature
@@ -104,6 +105,7 @@ class App:
                 SocketFeature(),
                 SqlFeature(),
                 HistoryFeature(),
+                ExecutorFeature(),
                 JobFeature(None if quotas is None else quotas.of_jobs),
                 self._schedules,
                 SecurityFeature(limits.audit_rows),

@@ -11,6 +11,9 @@ from wakeful.schedules.schedules import Schedules
 from wakeful.specs.fluent import Every
 from wakeful.sql.feature import Sql
 
+if TYPE_CHECKING:
+    from wakeful.sync_view import BlockingView
+
 
 class DurableObject:
     """Keeps `ctx` and offers `self.storage`, `self.sql`, `self.state`, `self.schedules`, `self.every` and `self.jobs`. A class without it works the same.
@@ -71,6 +74,13 @@ class DurableObject:
     def jobs(self) -> Jobs:
         """`await self.jobs.schedule(stub.method, …)`: commits with the turn."""
         return Jobs(self.ctx)
+
+    @property
+    def blocking(self) -> "BlockingView":
+        """All of these for `@in_thread` and `@in_process` methods: `self.blocking.storage.get(…)`, without awaiting."""
+        from wakeful.sync_view import BlockingView
+
+        return BlockingView(self.ctx)
 
     if TYPE_CHECKING:
         state: Any

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.teeth.broken import swapped
-from wakeful.runtime import activation as waking
+from wakeful.runtime import hibernation as waking
 from wakeful.runtime import migration_run
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.dispatcher import Dispatcher

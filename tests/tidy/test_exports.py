@@ -51,6 +51,8 @@ EXPORTS = {
         "fixed",
         "guard",
         "holidays",
+        "in_process",
+        "in_thread",
         "internal",
         "reader",
         "rrule",
@@ -60,7 +62,7 @@ EXPORTS = {
     ],
     "wakeful.store": ["Disk", "MemoryStore", "NodeRow", "Query", "Range", "ShardRow", "Store", "open_url"],
 }
-NAMES_MAX = 44  # "about 30 names", says surface.md
+NAMES_MAX = 46  # "about 30 names", says surface.md
 
 
 def problems(module: types.ModuleType, expected: list[str]) -> list[str]:

@@ -18,9 +18,11 @@ LAYERS = {
     "sockets": 4,
     "sql": 4,
     "history": 4,
+    "executors": 4,
     # The parts that put everything together, under the edges proper.
     "app": 5,
     "objects": 5,
+    "sync_view": 5,
     "system": 5,
     "machine": 5,
     "store_move": 5,

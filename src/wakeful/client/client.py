@@ -13,13 +13,14 @@ from typing import Any, TypedDict, TypeVar, Unpack, cast, overload
 
 from wakeful.client.jobs import ClientJobs
 from wakeful.client.looks import Looks, Row, object_path
-from wakeful.client.loop_thread import Blocked, Blocking, LoopThread
+from wakeful.client.loop_thread import BlockingClient, LoopThread
 from wakeful.client.schedules import ClientSchedules
 from wakeful.client.wire import HttpWire, check_extra, segment
 from wakeful.jobs.signatures import ScheduleJobBlocking
 from wakeful.machines.snapshot import Snapshot
 from wakeful.runtime.calls import make_stub
 from wakeful.runtime.registry import ObjectClass, looked_at, name_of
+from wakeful.runtime.sync_method import Blocked
 from wakeful.values.errors import BadOption, UnknownMethod
 from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.times import Duration, duration_ms
@@ -206,7 +207,7 @@ def _check_length(length: Duration, what: str) -> int:
 # The same for code that does not await.
 
 
-class SyncJobs(Blocking):
+class SyncJobs(BlockingClient):
     """`ClientJobs`, blocking."""
 
     schedule: ScheduleJobBlocking = cast("Any", Blocked(cast("Any", ClientJobs.schedule)))
@@ -218,7 +219,7 @@ class SyncJobs(Blocking):
     list = Blocked(ClientJobs.list)
 
 
-class SyncSchedules(Blocking):
+class SyncSchedules(BlockingClient):
     """`ClientSchedules`, blocking."""
 
     add = Blocked(ClientSchedules.add)
@@ -234,7 +235,7 @@ class SyncSchedules(Blocking):
     cancel = Blocked(ClientSchedules.cancel)
 
 
-class SyncLooks(Blocking):
+class SyncLooks(BlockingClient):
     """What `Client` shows and does beside calls, blocking."""
 
     classes = Blocked(Client.classes)

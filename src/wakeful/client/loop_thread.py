@@ -5,40 +5,23 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
-from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from wakeful.values.errors import BadOption, NotRunning
 
-P = ParamSpec("P")
 R = TypeVar("R")
 STOP_S = 10.0  # what open connections are given at the end
 
 
-class Blocked(Generic[P, R]):
-    """An `async def` method of something of the client, to be had without awaiting: same arguments, same answer."""
-
-    def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> None:
-        self._method = method
-
-    def __get__(self, blocking: "Blocking", owner: type | None = None) -> Callable[P, R]:
-        method = self._method
-        if blocking is None:
-            return method  # asked of the class: for whoever reads what it says of itself
-
-        @wraps(method)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return blocking._thread.run(method(blocking._inner, *args, **kwargs))
-
-        return call
-
-
-class Blocking:
+class BlockingClient:
     """What is asked, and the loop that it is asked in."""
 
     def __init__(self, inner: Any, thread: "LoopThread") -> None:
         self._inner = inner
         self._thread = thread
+
+    def _call(self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._thread.run(method(self._inner, *args, **kwargs))
 
 
 class LoopThread:

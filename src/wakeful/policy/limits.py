@@ -113,6 +113,8 @@ class Limits:
     sql_ms: int = 1_000  # one statement; nothing else runs meanwhile, and a node has a lease to keep
     sql_open: int = 1_000  # connections to databases, about 100 KB each; idle objects close theirs
     history_bytes: int = 67_108_864  # what one commit's undo image holds of what was, all of which is in memory
+    threads: int = 32  # methods marked @in_thread that run at once; more wait, and the interpreter is one anyway
+    processes: int | None = None  # methods marked @in_process that run at once; None: one for each core
     store_wait_ms: int = 30_000  # how long a call, or `wakeful run`, waits for a store that is away
     store_waiting: int = 10_000  # calls that wait for it at once; past it callers are told to back off
     stop_deadline_ms: int = 10_000  # what running turns are given when the node stops
@@ -135,7 +137,7 @@ class Limits:
             _check_whole(f"turns_of[{cls!r}]", turns, least=1)
 
 
-_MAY_BE_NONE = frozenset({"class_turns", "tenant_turns"})
+_MAY_BE_NONE = frozenset({"class_turns", "processes", "tenant_turns"})
 _MAY_BE_ZERO = frozenset({"slow_start_turns", "slow_start_ms"})
 
 

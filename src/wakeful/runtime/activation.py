@@ -27,15 +27,13 @@ from wakeful.runtime.calls import (
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
 from wakeful.runtime.erasure import FORGET, resume
-from wakeful.runtime.migration_run import check_known, is_only_migrated, migrate, pending_migrations
+from wakeful.runtime.hibernation import wake
 from wakeful.runtime.object_runtime import ObjectDatabase, ObjectPast
 from wakeful.runtime.rows import ObjectRows
 from wakeful.runtime.state import NO_STATE, State
 from wakeful.runtime.turn import CURRENT, Turn, running_turn
 from wakeful.values.commits import (
-    FIRST_PAGE,
     FORGOTTEN_SLOT,
-    MIGRATIONS_SLOT,
     STATE_SLOT,
     Commit,
     Loaded,
@@ -62,6 +60,7 @@ class Activation:
         "_failure",
         "_gone",
         "_is_hurried",
+        "_lingering",
         "_mailbox",
         "_readers",
         "_requests",
@@ -123,6 +122,7 @@ class Activation:
         self._cut: asyncio.Task[Any] | None = None  # the task that `fail` cancelled
         self._slot: asyncio.Future[None] | None = None  # what the running turn waits for before it may begin
         self._is_hurried = False  # a turn elsewhere waits for one in the mailbox
+        self._lingering: asyncio.Future[Any] | None = None  # code of a turn that is over, which could not be stopped
 
     # what the node asks
 
@@ -278,6 +278,10 @@ class Activation:
         if not self.is_busy:
             self.node.hibernation.became_idle(self)
 
+    def linger(self, work: "asyncio.Future[Any]") -> None:
+        """The running turn may end before this does, and the next one not begin: it is code that could not be stopped."""
+        self._lingering = work if self._lingering is None else asyncio.gather(self._lingering, work)
+
     def adopt(self, writes: dict[Slot, bytes | None], wiped: bool, timers: dict[str, Timer | None]) -> None:
         """A turn ended well: the next one starts from what it left."""
         self.rows.adopt(writes, wiped=wiped, number=self._submitted + 1)
@@ -402,6 +406,8 @@ class Activation:
                     await self.node.timer_runs.run(self, item)
                 else:
                     await self._answer(item)
+                if self._lingering is not None:
+                    await self._outlast()
                 if self.rows.bytes > 2 * self.node.limits.cache_bytes_per_object:
                     await self.settle()  # unsaved rows can't be dropped from the cache
         except asyncio.CancelledError:
@@ -412,11 +418,19 @@ class Activation:
         finally:
             self._next()
 
+    async def _outlast(self) -> None:
+        """Two turns' code never runs at a time."""
+        while self._lingering is not None:
+            lingering, self._lingering = self._lingering, None
+            await asyncio.wait([lingering])
+
     async def _run_alone(self, call: Call) -> None:
         """Run a call in its caller's context, which those that come meanwhile must not see."""
         self._coming = None
         try:
             await self._answer(call)
+            if self._lingering is not None:
+                await self._outlast()
         except asyncio.CancelledError:
             if self._failure is None and not self.node.is_dead:
                 raise
@@ -627,71 +641,3 @@ class Activation:
         if is_small(answer):
             return answer
         return copy_back(answer, self.node.limits.arguments_bytes, f"{self.id}.{call.method}")
-
-
-# How does an object wake?
-
-
-async def wake(
-    activation: "Activation", chain: tuple[ObjectId, ...], deadline_at: int, *, reads: bool = False
-) -> Turn | None:
-    """Asleep → awake: rows, migrations, constructor, on_wake; on a raise it stays asleep as if nobody had called.
-
-    For somebody who only `reads` an object that is nowhere yet, what its migrations made is not kept: then the turn that
-    has it comes back, and the reader runs in that.
-    """
-    loaded = await _load(activation, chain, deadline_at) if activation.instance is None else None
-    pending = pending_migrations(activation, loaded) if loaded is not None and activation.known.migrations else ()
-    if activation.known.is_plain and not pending:
-        activation.instance = activation.known.cls(Context(activation))
-        activation.is_awake = True
-        return None
-    turn = Turn(activation, chain, deadline_at)
-    token = CURRENT.set(turn)
-    try:
-        if loaded is not None and pending:
-            await migrate(activation, turn, loaded, pending)
-        instance = activation.known.cls(Context(activation))
-        if activation.known.wakes:
-            await instance.on_wake()
-        is_trial = reads and bool(pending) and is_only_migrated(activation, turn, loaded)
-        if not is_trial:
-            await activation.end(turn, "on_wake")
-        activation.instance, activation.is_awake = instance, not is_trial  # nobody else reads beside that
-    except BaseException:
-        activation.undo(turn)
-        activation.unnumbered = None
-        raise
-    finally:
-        CURRENT.reset(token)
-    turn.is_reader = is_trial
-    return turn if is_trial else None
-
-
-async def _load(activation: "Activation", chain: tuple[ObjectId, ...], deadline_at: int) -> Loaded:
-    """What it needs from disk. Not for an object that is made anew: what undone turns wrote was never among its rows."""
-    if activation.is_unsettled:
-        await activation.settle()  # a failed attempt to wake may have left a retry on its way to disk
-    activation.node.meter.wakes.add()
-    loaded = await activation.node.loader.load(activation.id, activation.rows.take_begun())
-    if FORGOTTEN_SLOT in loaded.rows:
-        await resume(activation, chain, deadline_at)
-        loaded = await activation.node.loader.load(activation.id)
-    if MIGRATIONS_SLOT in loaded.rows or activation.node.dispatcher.newer:
-        check_known(activation, loaded, activation.node.dispatcher)
-    if loaded.has_history and activation.history is None:
-        activation.history = activation.node.features["history"].of(activation)  # to drop what there is of it
-    activation.sql = None
-    if FIRST_PAGE in loaded.rows:
-        loaded = await activation.node.features["sql"].load(activation, loaded)
-    activation.rows.load(loaded)
-    activation.timers = {ALARM: loaded.alarm}
-    if activation.state is not NO_STATE:
-        activation.state.load(loaded.rows.get(STATE_SLOT))
-    wakers = activation.node.timer_runs.wakers(activation.known)
-    if wakers:
-        turn = Turn(activation, chain, deadline_at)
-        for handler in wakers:
-            await handler.wake(activation, turn)
-        await activation.end(turn, "on_wake")
-    return loaded

@@ -1,10 +1,17 @@
-"""Layer 3. Which objects fall asleep, and when?"""
+"""Layer 3. How does an object wake, which fall asleep, and when?"""
 
 from collections import OrderedDict
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+from wakeful.runtime.context import Context
 from wakeful.runtime.env import Env
+from wakeful.runtime.erasure import resume
+from wakeful.runtime.migration_run import MigratedObject, check_known, is_only_migrated, migrate, pending_migrations
+from wakeful.runtime.state import NO_STATE
+from wakeful.runtime.turn import CURRENT, Turn
+from wakeful.values.commits import FIRST_PAGE, FORGOTTEN_SLOT, MIGRATIONS_SLOT, STATE_SLOT, Loaded
 from wakeful.values.ids import ObjectId
+from wakeful.values.timers import ALARM
 from wakeful.values.times import Handle
 
 
@@ -117,3 +124,82 @@ class Hibernation(Generic[S]):
         # Else the two would hold each other, and a sleeping object stay in memory until the next full collection.
         activation.put_to_sleep()
         self.slept += 1
+
+
+class SleepingObject(MigratedObject, Protocol):
+    """One that is about to wake, and what it has its node do for that."""
+
+    @property
+    def node(self) -> Any: ...
+
+    @property
+    def is_unsettled(self) -> bool: ...
+
+    async def end(self, turn: Turn, by: str) -> None: ...
+
+    def undo(self, turn: Turn | None) -> None: ...
+
+
+async def wake(
+    activation: SleepingObject, chain: tuple[ObjectId, ...], deadline_at: int, *, reads: bool = False
+) -> Turn | None:
+    """Asleep → awake: rows, migrations, constructor, on_wake; on a raise it stays asleep as if nobody had called.
+
+    For somebody who only `reads` an object that is nowhere yet, what its migrations made is not kept: then the turn that
+    has it comes back, and the reader runs in that.
+    """
+    loaded = await _load(activation, chain, deadline_at) if activation.instance is None else None
+    pending = pending_migrations(activation, loaded) if loaded is not None and activation.known.migrations else ()
+    if activation.known.is_plain and not pending:
+        activation.instance = activation.known.cls(Context(activation))
+        activation.is_awake = True
+        return None
+    turn = Turn(activation, chain, deadline_at)
+    token = CURRENT.set(turn)
+    try:
+        if loaded is not None and pending:
+            await migrate(activation, turn, loaded, pending)
+        instance = activation.known.cls(Context(activation))
+        if activation.known.wakes:
+            await instance.on_wake()
+        is_trial = reads and bool(pending) and is_only_migrated(activation, turn, loaded)
+        if not is_trial:
+            await activation.end(turn, "on_wake")
+        activation.instance, activation.is_awake = instance, not is_trial  # nobody else reads beside that
+    except BaseException:
+        activation.undo(turn)
+        activation.unnumbered = None
+        raise
+    finally:
+        CURRENT.reset(token)
+    turn.is_reader = is_trial
+    return turn if is_trial else None
+
+
+async def _load(activation: SleepingObject, chain: tuple[ObjectId, ...], deadline_at: int) -> Loaded:
+    """What it needs from disk. Not for an object that is made anew: what undone turns wrote was never among its rows."""
+    if activation.is_unsettled:
+        await activation.settle()  # a failed attempt to wake may have left a retry on its way to disk
+    activation.node.meter.wakes.add()
+    loaded: Loaded = await activation.node.loader.load(activation.id, activation.rows.take_begun())
+    if FORGOTTEN_SLOT in loaded.rows:
+        await resume(activation, chain, deadline_at)
+        loaded = await activation.node.loader.load(activation.id)
+    if MIGRATIONS_SLOT in loaded.rows or activation.node.dispatcher.newer:
+        check_known(activation, loaded, activation.node.dispatcher)
+    if loaded.has_history and activation.history is None:
+        activation.history = activation.node.features["history"].of(activation)  # to drop what there is of it
+    activation.sql = None
+    if FIRST_PAGE in loaded.rows:
+        loaded = await activation.node.features["sql"].load(activation, loaded)
+    activation.rows.load(loaded)
+    activation.timers = {ALARM: loaded.alarm}
+    if activation.state is not NO_STATE:
+        activation.state.load(loaded.rows.get(STATE_SLOT))
+    wakers = activation.node.timer_runs.wakers(activation.known)
+    if wakers:
+        turn = Turn(activation, chain, deadline_at)
+        for handler in wakers:
+            await handler.wake(activation, turn)
+        await activation.end(turn, "on_wake")
+    return loaded

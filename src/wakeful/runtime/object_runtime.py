@@ -228,6 +228,10 @@ class ObjectRuntime(Protocol):
         """That is over."""
         ...
 
+    def linger(self, work: "asyncio.Future[Any]") -> None:
+        """The running turn may end before this does, and the next one not begin: it is code that could not be stopped."""
+        ...
+
     def collect_state(self) -> None:
         """Put what the running turn made of its state among the turn's writes."""
         ...

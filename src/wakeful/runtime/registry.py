@@ -174,7 +174,9 @@ class ObjectClass:
         elif inspect.isasyncgenfunction(member):
             reason = "is an async generator, and a call has one answer; return a list"
         else:
-            reason = "is not an `async def` method of the class"
+            reason = (
+                "is not an `async def` method of the class; a plain `def` is called in a thread with @in_thread on it"
+            )
         raise UnknownMethod(f"{self.name}.{name} {reason}")
 
 

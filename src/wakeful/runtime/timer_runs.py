@@ -10,10 +10,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.policy.retry import CRASHES_MAX, platform_delay_ms
-from wakeful.runtime.activation import wake
 from wakeful.runtime.calls import Call, Deadlines, cancellation, too_long
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.erasure import resume
+from wakeful.runtime.hibernation import wake
 from wakeful.runtime.timer_handler import Failed, RunLater, Stale, TimerHandler
 from wakeful.runtime.tracer import trace_run
 from wakeful.runtime.turn import CURRENT, DONE, Turn

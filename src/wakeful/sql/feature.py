@@ -1,5 +1,6 @@
 """Layer 4. How do databases of objects join the nodes of a program?"""
 
+import asyncio
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -9,7 +10,7 @@ from wakeful.runtime.feature import Feature
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.store.protocol import WAKE_PAGES, LocalStore, Range
 from wakeful.values.commits import PAGE_BYTES, PAGES, Loaded, page_slot
-from wakeful.values.errors import Unavailable, Undecodable
+from wakeful.values.errors import BadInput, Unavailable, Undecodable
 from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:  # the rest is loaded when an object first asks for a database: most programs have none
@@ -152,6 +153,17 @@ class NodeDatabases:
                 self._open.append(oldest)
 
 
+def _check_on_loop(turn: Turn) -> None:
+    """Its pages come from the store, which is no other thread's to read."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise BadInput(
+            f"{turn.activation.id}: self.sql(…) in a method that runs in a thread; write self.blocking.sql(…)",
+            code="blocking.sql",
+        ) from None
+
+
 class Sql:
     """`self.sql(query, …)`: the object's own database, seen through the running turn.
 
@@ -181,6 +193,7 @@ class Sql:
     def __call__(self, query: str, /, *positional: Any, **named: Any) -> "SqlRows":
         """Run it now, in the running turn; several statements are run in order, and arguments go to the last."""
         turn = running_turn(self._activation, "sql")
+        _check_on_loop(turn)
         return self._databases.database(self._activation).run(turn, query, positional, named, self._pragmas)
 
     @property

@@ -74,7 +74,11 @@ BaseException
 (True, True)
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
+
+
+def _unpickle(cls: type["WakefulError"], args: tuple[Any, ...]) -> "WakefulError":
+    return cls.__new__(cls, *args)
 
 
 class WakefulError(Exception):
@@ -98,6 +102,10 @@ class WakefulError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} [{self.code}]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle, which would call the class with nothing but the message."""
+        return _unpickle, (type(self), self.args), self.__dict__
 
 
 def message_of(error: BaseException) -> str:

@@ -1,0 +1,1 @@
+"""Layer 4. Methods that block or compute: in a thread, in a process."""

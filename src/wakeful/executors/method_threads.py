@@ -1,0 +1,104 @@
+"""Layer 4. How many methods run in threads at once, and what becomes of one that is told to end?
+
+A thread can't be stopped. So a turn that is cancelled is over at once for its caller and undone, while the code goes on until
+it asks for something or ends; the object's next turn waits for that, or two would run at a time.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from functools import partial
+from typing import Any
+from weakref import finalize
+
+from wakeful.executors.method_thread import Demand, Ended, MethodThread
+from wakeful.runtime.turn import Turn
+
+
+def _nothing() -> None:
+    """Nobody has to be told."""
+
+
+class MethodThreads:
+    """The threads of one node. They are made when they are needed, and stay for the next."""
+
+    def __init__(self, limit: int) -> None:
+        self._free = asyncio.Semaphore(limit)
+        self._idle: list[MethodThread] = []
+        finalize(self, _end, self._idle)
+
+    async def run(self, turn: Turn, code: Callable[[], Any]) -> Any:
+        """What it gives; when there are as many as there may be, in the order of those who ask.
+
+        Code of an object that another's turn waits for has a thread at once: that turn may hold one until it is done.
+        """
+        if len(turn.chain) > 1:
+            return await self.run_beyond(turn, code, on_cut=_nothing)
+        await self._free.acquire()
+        return await self.run_beyond(turn, code, on_cut=_nothing, on_end=self._free.release)
+
+    async def run_beyond(
+        self, turn: Turn, code: Callable[[], Any], *, on_cut: Callable[[], None], on_end: Callable[[], None] = _nothing
+    ) -> Any:
+        """The same, however many there are; `on_cut` when it is told to end, `on_end` when it has."""
+        thread = self._idle.pop() if self._idle else MethodThread()
+        step: Callable[[], Any] = partial(copy_context().run, code)
+        piece: asyncio.Future[Demand | Ended] | None = None
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                piece = loop.run_in_executor(thread, step)  # type: ignore[arg-type]
+                outcome = await asyncio.shield(piece)
+                if isinstance(outcome, Ended):
+                    break
+                piece = None
+                step = await _answer(outcome)
+        except asyncio.CancelledError:
+            thread.is_cut = True
+            on_cut()
+            outlasting = loop.create_task(_outlast(thread, piece, on_end), context=Context())
+            turn.activation.node.keep(outlasting)
+            turn.activation.linger(outlasting)
+            raise
+        self._idle.append(thread)
+        on_end()
+        return outcome.get()
+
+    def end(self) -> None:
+        """The node stops."""
+        _end(self._idle)
+
+
+async def _answer(asked: Demand) -> Callable[[], Any]:
+    """How the code goes on; raises when its turn is told to end."""
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    try:
+        value = await asked.work()
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and task.cancelling() > before:
+            raise
+        return partial(_raise, error)
+    return lambda: value
+
+
+async def _outlast(
+    thread: MethodThread, piece: "asyncio.Future[Demand | Ended] | None", on_end: Callable[[], None]
+) -> None:
+    """Until its code has ended; None: it waits for an answer."""
+    loop = asyncio.get_running_loop()
+    try:
+        while piece is None or isinstance(await piece, Demand):
+            piece = loop.run_in_executor(thread, partial(_raise, asyncio.CancelledError()))  # type: ignore[arg-type]
+    finally:
+        on_end()
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def _end(idle: list[MethodThread]) -> None:
+    while idle:
+        idle.pop().end()

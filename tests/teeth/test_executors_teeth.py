@@ -1,0 +1,56 @@
+"""Each mistake of `broken_executors.py` is caught by the suites named beside it, which pass when nothing is broken."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.teeth import broken_executors
+from tests.teeth.catching import Catcher, Teeth
+from tests.unit import test_executors as executors
+
+
+def run(test: Callable[[], Any]) -> None:
+    try:
+        asyncio.run(test())
+    except (Exception, pytest.fail.Exception) as error:
+        raise AssertionError(f"{error}") from error  # whatever a test of another suite says
+
+
+def ended() -> None:
+    """tests/unit: a deadline that passes while a thread computes."""
+    run(executors.test_a_turn_past_its_deadline_is_over_for_its_caller_and_the_next_waits_for_its_code)
+
+
+def bounded() -> None:
+    """tests/unit: more calls than threads."""
+    run(executors.test_no_more_run_at_once_than_there_may)
+
+
+def nested() -> None:
+    """tests/unit: more calls than threads, each of which calls another."""
+    run(executors.test_those_who_wait_for_others_of_them_never_wait_for_ever)
+
+
+BROKEN: dict[str, tuple[Catcher, ...]] = {
+    "objects_do_not_wait_for_code_that_lingers": (ended,),
+    "code_of_a_turn_that_is_over_is_still_answered": (ended,),
+    "threads_have_no_bound": (bounded,),
+    "those_who_are_waited_for_wait_in_line": (nested,),
+}
+TEETH = Teeth(broken_executors, BROKEN)
+
+
+@pytest.mark.parametrize("catcher", TEETH.controls)
+def test_the_suites_pass_when_nothing_is_broken(catcher: str) -> None:
+    TEETH.check_unbroken(catcher)
+
+
+@pytest.mark.parametrize(("variant", "catcher"), TEETH.pairs)
+def test_a_mistake_is_caught(variant: str, catcher: str) -> None:
+    TEETH.check_caught(variant, catcher)
+
+
+def test_every_mistake_has_its_suite() -> None:
+    TEETH.check_complete()

@@ -1,0 +1,305 @@
+"""Plain `def` methods: turns in threads and in other processes."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from tests.unit.executor_program import Bare, Mill, app
+from wakeful import App, DurableObject, Limits, errors, in_process, in_thread
+
+
+async def test_a_def_writes_in_its_turn() -> None:
+    async with app.world() as world:
+        mill = world.get(Mill, "a")
+        assert await mill.grind(3) == 3
+        assert await mill.grind(4, times=2) == 11
+        await world.crash()
+        await world.restart()
+        assert await world.get(Mill, "a").flour() == 11
+
+
+async def test_what_it_wrote_is_undone_when_it_raises() -> None:
+    async with app.world() as world:
+        mill = world.get(Mill, "a")
+        await mill.grind(3)
+        with pytest.raises(ValueError, match="mice"):
+            await mill.spoil()
+        assert await mill.flour() == 3
+        assert await mill.keep(2) == 2  # nor has its state changed
+
+
+async def test_a_reader_in_a_thread_can_not_write() -> None:
+    async with app.world() as world:
+        with pytest.raises(errors.ReadOnly):
+            await world.get(Mill, "a").steal()
+
+
+@pytest.mark.parametrize("way", ["order", "typed_order"])
+async def test_it_calls_other_objects(way: str) -> None:
+    async with app.world() as world:
+        assert await getattr(world.get(Mill, "a"), way)("b", 5) == 5
+        assert await world.get(Mill, "b").flour() == 5
+
+
+async def test_a_circle_of_calls_is_refused() -> None:
+    async with app.world() as world:
+        with pytest.raises(errors.Reentrancy):
+            await world.get(Mill, "a").order("a", 5)
+
+
+async def test_schedules_jobs_and_the_alarm_are_set_and_run_such_methods() -> None:
+    async with app.world(start="2026-03-01T12:00Z") as world:
+        mill = world.get(Mill, "a")
+        assert await mill.plan() == ["daily", "later"]
+        await world.advance(timedelta(hours=4))
+        assert await mill.flour() == 5
+        assert await world.get(Mill, "b").flour() == 7
+        assert await mill.rang_at() == "2026-03-01T15:00:00+00:00"
+        await world.advance(timedelta(hours=24))
+        assert await mill.flour() == 6
+
+
+async def test_a_savepoint_drops_what_was_written_in_it() -> None:
+    async with app.world() as world:
+        assert await world.get(Mill, "a").attempt() == 12
+
+
+async def test_each_name_says_where_it_belongs() -> None:
+    async with app.world() as world:
+        with pytest.raises(errors.BadInput, match=r"self\.blocking\.sql") as found:
+            await world.get(Mill, "a").sql_here()
+        assert found.value.code == "blocking.sql"
+        with pytest.raises(errors.BadInput, match="await") as found:
+            await world.get(Mill, "a").blocking_here()
+        assert found.value.code == "blocking.place"
+        with pytest.raises(errors.UnknownMethod, match="@in_thread"):
+            await world.get(Mill, "a").plain()  # type: ignore[func-returns-value]
+        with pytest.raises(errors.TurnOver):
+            await Mill(None).grind(1)  # type: ignore[arg-type]
+
+
+async def test_a_class_without_the_base_has_a_view_too() -> None:
+    async with app.world() as world:
+        assert await world.get(Bare, "a").count() == 1
+        assert await world.get(Bare, "a").count_far() == 2
+
+
+async def test_several_in_one_turn() -> None:
+    async with app.world() as world:
+        assert await world.get(Mill, "a").both() in ([1, 0], [1, 1])
+
+
+def test_what_can_not_be_marked() -> None:
+    async def later(self: object) -> None: ...
+
+    def each(self: object) -> Iterator[int]:
+        yield 1
+
+    for mark in (in_thread, in_process):
+        for wrong in (later, each, 3, property(lambda self: 1)):
+            with pytest.raises(errors.BadHandler) as found:
+                mark(wrong)  # type: ignore[arg-type]
+            assert found.value.code == "executor.method"
+
+
+async def test_no_more_run_at_once_than_there_may() -> None:
+    bounded = App(limits=Limits(threads=2))
+    running, most, gate = 0, 0, threading.Lock()
+
+    @bounded.object
+    class Counter(DurableObject):
+        @in_thread
+        def pass_by(self) -> None:
+            nonlocal running, most
+            with gate:
+                running += 1
+                most = max(most, running)
+            self.blocking.storage.get("x")
+            with gate:
+                running -= 1
+
+    async with bounded.world() as world:
+        await asyncio.gather(*(world.get(Counter, str(n)).pass_by() for n in range(20)))
+    assert most == 2
+
+
+async def test_those_who_wait_for_others_of_them_never_wait_for_ever() -> None:
+    async with app.world() as world:  # two threads
+        mills = [world.get(Mill, f"a{n}").order(f"b{n}", n) for n in range(10)]
+        assert await asyncio.gather(*mills) == list(range(10))
+
+
+async def test_the_loop_goes_on_meanwhile_and_the_next_turn_waits() -> None:
+    entered, leave = threading.Event(), threading.Event()
+    program = App()
+    order = []
+
+    @program.object
+    class Slow(DurableObject):
+        @in_thread
+        def block(self) -> None:
+            order.append("began")
+            entered.set()
+            leave.wait(30)
+            order.append("ended")
+
+        async def other(self) -> None:
+            order.append("other")
+
+    async with program.run("memory:"):
+        slow, free = program.get(Slow, "a"), program.get(Slow, "b")
+        first = asyncio.ensure_future(slow.block())
+        await asyncio.to_thread(entered.wait)
+        second = asyncio.ensure_future(slow.other())
+        await free.other()
+        leave.set()
+        await asyncio.gather(first, second)
+    assert order == ["began", "other", "ended", "other"]
+
+
+async def test_a_caller_that_leaves_does_not_end_it() -> None:
+    entered, leave = threading.Event(), threading.Event()
+    program = App()
+
+    @program.object
+    class Slow(DurableObject):
+        @in_thread
+        def block(self) -> None:
+            entered.set()
+            leave.wait(30)
+            self.blocking.storage.put("done", True)
+
+        async def done(self) -> bool:
+            return await self.storage.get("done", False)  # type: ignore[no-any-return]
+
+    async with program.run("memory:"):
+        slow = program.get(Slow, "a")
+        first = asyncio.ensure_future(slow.block())
+        await asyncio.to_thread(entered.wait)
+        first.cancel()
+        await asyncio.sleep(0)
+        leave.set()
+        assert await slow.done()
+
+
+async def test_a_turn_past_its_deadline_is_over_for_its_caller_and_the_next_waits_for_its_code() -> None:
+    entered, leave = threading.Event(), threading.Event()
+    program = App()
+    order: list[str] = []
+
+    @program.object
+    class Slow(DurableObject):
+        @in_thread
+        def block(self) -> None:
+            self.blocking.storage.put("half", True)
+            entered.set()
+            leave.wait(30)
+            order.append("ended")
+            self.blocking.storage.put("other half", True)
+            order.append("never")
+
+        async def look(self) -> bool:
+            order.append("next")
+            return await self.storage.count() == 0
+
+    async with program.run("memory:") as node:
+        slow = program.get(Slow, "a")
+        first = asyncio.ensure_future(slow.block())
+        await asyncio.to_thread(entered.wait)
+        _expire_calls(node)
+        with pytest.raises(errors.DeadlineExceeded):
+            await first
+        second = asyncio.ensure_future(slow.look())
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert order == []
+        leave.set()
+        assert await second
+    assert order == ["ended", "next"]
+
+
+def _expire_calls(node: object) -> None:
+    """As if their deadlines had passed: no test waits for that."""
+    for call in list(node.deadlines._line):  # type: ignore[attr-defined]
+        call.expire()
+
+
+# in another process
+
+
+async def test_a_method_runs_in_another_process() -> None:
+    async with app.world() as world:
+        pid, parent = await world.get(Mill, "a").where()
+        assert pid != os.getpid()
+        assert parent == os.getpid()
+        assert (await world.get(Mill, "b").where())[0] == pid  # the next one finds it there
+
+
+async def test_it_reaches_its_object_from_there(caplog: pytest.LogCaptureFixture) -> None:
+    async with app.world(start="2026-03-01T12:00Z") as world:
+        mill = world.get(Mill, "a")
+        assert await mill.grind_far(3) == 3
+        assert await mill.grind_far(4) == 7
+        assert await mill.keep(1) == 8
+        assert await mill.state_far() == 9
+        assert await mill.plan_far() == ["2 12:00", "later"]
+        await world.advance(timedelta(hours=3))
+        assert [await world.get(Mill, key).flour() for key in "abc"] == [12, 7, 2]
+    assert "ground 4" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "match"),
+    [
+        ("value", ValueError, "mice"),
+        ("pickle", errors.TurnFailed, "NoPickle"),
+        ("answer", errors.BadValue, "the answer of Mill.fail_far"),
+        ("refused", errors.BadValue, "what Mill asks for"),
+        ("unknown", errors.BadInput, "self.blocking"),
+        ("wait", errors.BadInput, "@in_thread"),
+        ("die", errors.TurnFailed, "exit code -9"),
+    ],
+)
+async def test_what_goes_wrong_there_is_said_here(how: str, kind: type[Exception], match: str) -> None:
+    async with app.world() as world:
+        mill = world.get(Mill, "a")
+        await mill.grind(3)
+        with pytest.raises(kind, match=match):
+            await mill.fail_far(how)
+        assert await mill.flour() == 3
+        assert await mill.grind_far(1) == 4  # in another one, if it died
+
+
+async def test_at_its_deadline_the_process_is_killed() -> None:
+    async with app.run("memory:") as node:
+        mill, gate = app.get(Mill, "a"), app.get(Bare, "gate")
+        pid, _ = await mill.where()
+        first = asyncio.ensure_future(mill.sleep_far())
+        asked = 0
+        while await gate.count() == asked + 1:  # until it has counted too
+            asked += 1
+        _expire_calls(node)
+        with pytest.raises(errors.DeadlineExceeded):
+            await first
+        assert await mill.flour() == 0
+        assert (await mill.where())[0] != pid
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+async def test_a_class_that_no_other_process_could_import_is_said_to_be_one() -> None:
+    program = App()
+
+    @program.object
+    class Local(DurableObject):
+        @in_process
+        def run(self) -> None: ...
+
+    async with program.world() as world:
+        with pytest.raises(errors.BadHandler, match="top level") as found:
+            await world.get(Local, "a").run()
+        assert found.value.code == "executor.import"
