@@ -175,10 +175,13 @@ def aim(turn: Turn, name: str, record: Record, now: int) -> None:
     due_at = max(at, now) if record.waits_for is None else now + LOOK_AGAIN_MS
     record.seq = activation.node.next_seq(activation.shard)
     priority = record.options.priority
-    # The one run of an instant belongs to the trace of whoever asked for it; each of many has its own, linked to that.
-    trace = record.trace if record.version.asked.startswith(("at ", "after ")) else linked_trace(record.trace)
-    payload = with_trace(None, trace)
+    payload = None if record.trace is None else with_trace(None, _trace_of_run(record))
     turn.set_timer(Timer(activation.id, timer_name(name), due_at, at, record.seq, priority=priority, payload=payload))
+
+
+def _trace_of_run(record: Record) -> str | None:
+    """The one run of an instant belongs to the trace of whoever asked for it; each of many has its own, linked to that."""
+    return record.trace if record.version.asked.startswith(("at ", "after ")) else linked_trace(record.trace)
 
 
 def drop(turn: Turn, name: str, record: Record, keep: int, now: int) -> None:
