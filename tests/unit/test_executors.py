@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from tests.unit.executor_program import Bare, Mill, app
-from wakeful import App, DurableObject, Limits, errors, in_process, in_thread
+from wakeful import App, DurableObject, Limits, errors, in_process, in_thread, reader
 
 
 async def test_a_def_writes_in_its_turn() -> None:
@@ -220,6 +220,37 @@ async def test_a_turn_past_its_deadline_is_over_for_its_caller_and_the_next_wait
         leave.set()
         assert await second
     assert order == ["ended", "next"]
+
+
+async def test_a_turn_does_not_wait_for_a_reader_that_was_left() -> None:
+    entered, leave = threading.Event(), threading.Event()
+    program = App()
+
+    @program.object
+    class Slow(DurableObject):
+        async def write(self) -> int:
+            await self.storage.put("n", 1)
+            return 1
+
+        @reader
+        @in_thread
+        def block(self) -> None:
+            entered.set()
+            leave.wait(30)
+
+    async with program.run("memory:") as node:
+        slow = program.get(Slow, "a")
+        assert await slow.write() == 1
+        first = asyncio.ensure_future(slow.block())
+        await asyncio.to_thread(entered.wait)
+        _expire_calls(node)
+        with pytest.raises(errors.DeadlineExceeded):
+            await first
+        assert await slow.write() == 1
+        assert await slow.write() == 1
+        node.hibernation.sleep_all()
+        assert node.awake, "it sleeps under code that runs"
+        leave.set()
 
 
 def _expire_calls(node: object) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from weakref import finalize
 
 from wakeful.executors.method_thread import Demand, Ended, MethodThread
+from wakeful.runtime.object_runtime import ObjectRuntime
 from wakeful.runtime.turn import Turn
 
 
@@ -25,6 +26,7 @@ class MethodThreads:
     def __init__(self, limit: int) -> None:
         self._free = asyncio.Semaphore(limit)
         self._idle: list[MethodThread] = []
+        self._is_over = False
         finalize(self, _end, self._idle)
 
     async def run(self, turn: Turn, code: Callable[[], Any]) -> Any:
@@ -41,7 +43,11 @@ class MethodThreads:
         self, turn: Turn, code: Callable[[], Any], *, on_cut: Callable[[], None], on_end: Callable[[], None] = _nothing
     ) -> Any:
         """The same, however many there are; `on_cut` when it is told to end, `on_end` when it has."""
-        thread = self._idle.pop() if self._idle else MethodThread()
+        try:
+            thread = self._idle.pop() if self._idle else MethodThread()
+        except BaseException:  # the machine has no more of them
+            on_end()
+            raise
         step: Callable[[], Any] = partial(copy_context().run, code)
         piece: asyncio.Future[Demand | Ended] | None = None
         loop = asyncio.get_running_loop()
@@ -58,14 +64,21 @@ class MethodThreads:
             on_cut()
             outlasting = loop.create_task(_outlast(thread, piece, on_end), context=Context())
             turn.activation.node.keep(outlasting)
-            turn.activation.linger(outlasting)
+            if turn.is_reader:
+                hold_awake_until(outlasting, turn.activation)  # turns run beside it anyway
+            else:
+                turn.activation.linger(outlasting)
             raise
-        self._idle.append(thread)
+        if self._is_over:
+            thread.end()
+        else:
+            self._idle.append(thread)
         on_end()
         return outcome.get()
 
     def end(self) -> None:
-        """The node stops."""
+        """The node stops: what still runs in one ends it."""
+        self._is_over = True
         _end(self._idle)
 
 
@@ -93,6 +106,12 @@ async def _outlast(
             piece = loop.run_in_executor(thread, partial(_raise, asyncio.CancelledError()))  # type: ignore[arg-type]
     finally:
         on_end()
+
+
+def hold_awake_until(work: "asyncio.Future[None]", activation: ObjectRuntime) -> None:
+    """The object does not sleep before that is done."""
+    activation.hold_awake()
+    work.add_done_callback(lambda done: activation.let_sleep())
 
 
 def _raise(error: BaseException) -> None:

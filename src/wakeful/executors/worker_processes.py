@@ -30,6 +30,7 @@ class WorkerProcesses:
     def __init__(self, limit: int | None) -> None:
         self._free = asyncio.Semaphore(limit or os.cpu_count() or 1)
         self._idle: list[WorkerProcess] = []
+        self._is_over = False
         finalize(self, _end, self._idle)
 
     @asynccontextmanager
@@ -43,11 +44,14 @@ class WorkerProcesses:
         finally:
             if not is_nested:
                 self._free.release()
-            if worker.is_alive:
+            if self._is_over:
+                worker.kill()
+            elif worker.is_alive:
                 self._idle.append(worker)
 
     def end(self) -> None:
-        """The node stops."""
+        """The node stops: what still runs in one is its last."""
+        self._is_over = True
         _end(self._idle)
 
 
