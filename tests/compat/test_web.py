@@ -6,8 +6,9 @@ from urllib.parse import parse_qsl
 import pytest
 
 from wakeful.compat.workers import Headers, Request, Response
-from wakeful.compat.workers.forms import Blob, File, FormData, URLSearchParams
-from wakeful.compat.workers.modules import URL, Date
+from wakeful.compat.workers.forms import Blob, File, FormData
+from wakeful.compat.workers.js_globals import Date
+from wakeful.compat.workers.urls import URL, URLSearchParams
 from wakeful.compat.workers.web import request_data, request_of, response_data, response_of
 
 FORM = "application/x-www-form-urlencoded"

@@ -37,6 +37,10 @@ class WorkflowEntrypoint:
         raise Unsupported("workflows are not here; use schedules, jobs or a Dag of Wakeful's")
 
 
+class NonRetryableError(Exception):
+    """Raised by a step of a workflow that is not to be tried again."""
+
+
 class ExecutionContext:
     """What an entrypoint has as `ctx`."""
 

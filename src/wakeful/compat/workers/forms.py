@@ -1,9 +1,9 @@
 """Layer 5. Blobs and forms, as far as requests and responses carry them."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, unquote_to_bytes, urlencode
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from wakeful.compat.workers.failures import JsTypeError
 
@@ -106,47 +106,6 @@ class FormData:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
-
-
-class URLSearchParams:
-    """The query of a URL."""
-
-    def __init__(self, given: Any = "") -> None:
-        pairs = given.items() if isinstance(given, Mapping) else given
-        if isinstance(pairs, str):
-            pairs = parse_qsl(pairs.removeprefix("?"), keep_blank_values=True)
-        self._pairs: list[tuple[str, str]] = [(str(name), str(value)) for name, value in pairs]
-
-    @classmethod
-    def new(cls, given: Any = "") -> "URLSearchParams":
-        return cls(given)
-
-    def get(self, name: str) -> str | None:
-        return next((value for known, value in self._pairs if known == name), None)
-
-    def getAll(self, name: str) -> list[str]:  # noqa: N802  the name there
-        return [value for known, value in self._pairs if known == name]
-
-    def has(self, name: str) -> bool:
-        return any(known == name for known, _ in self._pairs)
-
-    def append(self, name: str, value: Any) -> None:
-        self._pairs.append((str(name), str(value)))
-
-    def set(self, name: str, value: Any) -> None:
-        self.delete(name)
-        self.append(name, value)
-
-    def delete(self, name: str) -> None:
-        self._pairs = [pair for pair in self._pairs if pair[0] != name]
-
-    def entries(self) -> list[tuple[str, str]]:
-        return list(self._pairs)
-
-    def toString(self) -> str:  # noqa: N802  the name there
-        return urlencode(self._pairs)
-
-    __str__ = toString
 
 
 def parse_form(data: bytes, content_type: str) -> FormData:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from datetime import datetime
 from typing import Any
 
 from wakeful.compat.workers.failures import DataCloneError, JsTypeError
@@ -93,6 +94,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if type(value) is tuple:
         return tuple(_plain(item) for item in value)
+    if isinstance(value, datetime) and type(value) is not datetime:
+        return datetime.combine(value.date(), value.timetz())  # what `js.Date` has beside is nothing to store
     return bytes(value) if isinstance(value, memoryview) else value
 
 

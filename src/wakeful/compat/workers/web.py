@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from wakeful.compat.workers.failures import JsTypeError, Unsupported
-from wakeful.compat.workers.forms import Blob, FormData, URLSearchParams, form_body, parse_form
+from wakeful.compat.workers.forms import Blob, FormData, form_body, parse_form
+from wakeful.compat.workers.urls import URLSearchParams
 from wakeful.compat.workers.values import dress, plain, sendable
 from wakeful.http.body_shape import lists_in
 from wakeful.values.errors import MissingExtra
@@ -209,7 +210,15 @@ class Request(_Body):
         if isinstance(init, Request):  # the same one at another place
             init = {**_head(init), "body": init._take() or None}
         options = {**(init or {}), **options}
-        unknown = set(options) - {"method", "headers", "body", "redirect", "cf", "cache"}  # nothing is cached here
+        unknown = set(options) - {
+            "method",
+            "headers",
+            "body",
+            "redirect",
+            "cf",
+            "cache",
+            "signal",
+        }  # nothing is cached here
         if unknown:
             raise JsTypeError(f"Request: there is no option {sorted(unknown)[0]!r}")
         given = input if isinstance(input, Request) else None
@@ -223,6 +232,7 @@ class Request(_Body):
         if self.redirect not in ("follow", "manual", "error"):
             raise JsTypeError(f"Request: redirect is 'follow', 'manual' or 'error', not {self.redirect!r}")
         self.cf: Any = options.get("cf") or (given.cf if given else None)
+        self.signal: Any = options.get("signal") or (given.signal if given else None)
         headers = options.get("headers")
         self.headers = Headers(headers if headers is not None else given.headers if given else None)
         body = options.get("body")
@@ -328,6 +338,11 @@ class Response(_Body):
         if int(status) not in (301, 302, 303, 307, 308):
             raise ValueError(f"Response.redirect: {int(status)} is no redirection")
         return Response(None, int(status), headers={"location": quote(str(url), safe=_IN_URL)})
+
+    def raise_for_status(self) -> None:
+        """`OSError` when the answer says that something is wrong, as `pyfetch` has it."""
+        if self.status >= 400:
+            raise OSError(f"{self.status} {self.status_text} for {self.url}")
 
     def replace_body(self, body: Any) -> "Response":
         return Response(body, self.status, self.status_text, self.headers, self.web_socket)
@@ -456,6 +471,20 @@ async def fetch(resource: Any, init: Any = None, **options: Any) -> Response:
     request = resource if is_whole else Request(resource, init, **options)
     if request.headers.get("upgrade") == "websocket":
         raise Unsupported("fetch(): sockets to other servers are not here")
+    if request.signal is None:
+        return await _fetch(request, aiohttp)
+    request.signal.throwIfAborted()
+    asking = asyncio.ensure_future(_fetch(request, aiohttp))
+    request.signal.addEventListener("abort", lambda event: asking.cancel())
+    try:
+        return await asking
+    except asyncio.CancelledError:
+        request.signal.throwIfAborted()
+        asking.cancel()
+        raise
+
+
+async def _fetch(request: Request, aiohttp: Any) -> Response:
     try:
         async with (
             aiohttp.ClientSession(auto_decompress=True) as session,

@@ -107,7 +107,10 @@ class Imports(MetaPathFinder):
             if missing is not None:
                 raise ImportError(f"{name}.{missing} is not here; docs/cloudflare.md says what is", name=name)
             return found
-        if level == 0 and name.partition(".")[0] not in self._names:
+        top = name.partition(".")[0]
+        if level == 0 and top in self._theirs and top not in self._names:
+            raise ModuleNotFoundError(f"{name} is not here; docs/cloudflare.md says what is", name=name)
+        if level == 0 and top not in self._names:
             return builtins.__import__(name, globals, locals, fromlist or (), level)
         with self._first():
             return builtins.__import__(name, globals, locals, fromlist or (), level)

@@ -1,0 +1,435 @@
+"""Layer 5. What does `import js` give to a Worker's code? Of the global names of JavaScript those that Python code asks for."""
+
+import asyncio
+import base64
+import copy
+import hashlib
+import hmac
+import json
+import logging
+import secrets
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+from wakeful.compat.workers import failures, forms, sockets, web
+from wakeful.compat.workers.urls import URL, URLSearchParams
+from wakeful.compat.workers.values import Array, Map, Record, dress, option_of, plain, result_of
+
+log = logging.getLogger("wakeful.workers.console")
+
+RANDOM_BYTES_MAX = 65_536  # at once, as there
+_HASHES = {"SHA-1": "sha1", "SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512", "MD5": "md5"}
+
+
+def js_globals(env: Any) -> dict[str, Any]:
+    """The names of the module."""
+    return {
+        "AbortController": AbortController,
+        "AbortSignal": AbortSignal,
+        "Array": SimpleNamespace(
+            new=lambda *items: Array(items), isArray=lambda one: isinstance(one, list), **{"from": Array}
+        ),
+        "Blob": forms.Blob,
+        "Date": Date,
+        "Error": SimpleNamespace(new=failures.JsException),
+        "File": forms.File,
+        "FormData": forms.FormData,
+        "Headers": web.Headers,
+        "JSON": _Json(),
+        "Map": SimpleNamespace(new=lambda entries=(): Map(dict(entries))),
+        "Object": _Object(),
+        "Promise": _Promise(),
+        "Request": web.Request,
+        "Response": web.Response,
+        "TextDecoder": TextDecoder,
+        "TextEncoder": TextEncoder,
+        "TypeError": SimpleNamespace(new=failures.JsTypeError),
+        "URL": URL,
+        "URLSearchParams": URLSearchParams,
+        "Uint8Array": SimpleNamespace(new=_bytes, **{"from": _bytes}),
+        "WebSocketPair": sockets.WebSocketPair,
+        "WebSocketRequestResponsePair": sockets.WebSocketRequestResponsePair,
+        "atob": lambda text: base64.b64decode(text).decode("latin-1"),
+        "btoa": lambda text: base64.b64encode(str(text).encode("latin-1")).decode(),
+        "clearInterval": _clear,
+        "clearTimeout": _clear,
+        "console": _Console(),
+        "crypto": _Crypto(),
+        "env": env,
+        "fetch": web.fetch,
+        "performance": SimpleNamespace(now=lambda: time.monotonic() * 1000),
+        "queueMicrotask": lambda callback: asyncio.get_running_loop().call_soon(_run, callback),
+        "setInterval": _set_interval,
+        "setTimeout": _set_timeout,
+        "structuredClone": lambda value, *_: copy.deepcopy(value),
+        "undefined": None,
+    }
+
+
+class Date(datetime):
+    """A time: a `datetime`, which everything here takes where a Date is expected, with JavaScript's methods."""
+
+    def __new__(cls, *given: Any, **named: Any) -> "Date":
+        if len(given) > 2 or named or (given and isinstance(given[0], bytes)):  # as datetime and pickle make one
+            return super().__new__(cls, *given, **named)
+        return cls.new(*given)
+
+    @classmethod
+    def new(cls, ms: Any = None) -> "Date":
+        """That time: milliseconds, text or a datetime; now when there is none."""
+        if isinstance(ms, datetime):
+            ms = ms.timestamp() * 1000
+        return cls.fromtimestamp(
+            (cls.parse(ms) if isinstance(ms, str) else Date.now() if ms is None else int(ms)) / 1000, UTC
+        )
+
+    @staticmethod
+    def now(tz: Any = None) -> Any:
+        """The milliseconds now."""
+        return int(time.time() * 1000) if tz is None else datetime.now(tz)
+
+    @staticmethod
+    def parse(text: str) -> int:
+        found = datetime.fromisoformat(text)
+        return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+    @staticmethod
+    def UTC(  # noqa: N802  the name there
+        year: int, month: int = 0, day: int = 1, hour: int = 0, minute: int = 0, second: int = 0, ms: int = 0
+    ) -> int:
+        return int(datetime(year, month + 1, day, hour, minute, second, ms * 1000, UTC).timestamp() * 1000)
+
+    def getTime(self) -> int:  # noqa: N802  the names there
+        return round(self.timestamp() * 1000)
+
+    valueOf = getTime  # noqa: N815
+
+    def toISOString(self) -> str:  # noqa: N802
+        return self.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{self.microsecond // 1000:03}Z"
+
+    toJSON = toISOString  # noqa: N815
+
+    def toUTCString(self) -> str:  # noqa: N802
+        return self.astimezone(UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
+
+    def getFullYear(self) -> int:  # noqa: N802
+        return self.year
+
+    def getMonth(self) -> int:  # noqa: N802
+        """From 0 on, as there."""
+        return self.month - 1
+
+    def getDate(self) -> int:  # noqa: N802
+        return self.day
+
+    def getDay(self) -> int:  # noqa: N802
+        """Of the week, from Sunday, which is 0."""
+        return self.isoweekday() % 7
+
+    def getHours(self) -> int:  # noqa: N802
+        return self.hour
+
+    def getMinutes(self) -> int:  # noqa: N802
+        return self.minute
+
+    def getSeconds(self) -> int:  # noqa: N802
+        return self.second
+
+    def getMilliseconds(self) -> int:  # noqa: N802
+        return self.microsecond // 1000
+
+    def getTimezoneOffset(self) -> int:  # noqa: N802
+        return 0
+
+    getUTCFullYear, getUTCMonth, getUTCDate, getUTCDay = getFullYear, getMonth, getDate, getDay  # noqa: N815
+    getUTCHours, getUTCMinutes, getUTCSeconds = getHours, getMinutes, getSeconds  # noqa: N815
+
+
+class _Json:
+    """`JSON`."""
+
+    @staticmethod
+    def stringify(value: Any, replacer: Any = None, space: Any = None) -> str:
+        indent = {"indent": space} if space else {"separators": (",", ":")}
+        return json.dumps(plain(value), ensure_ascii=False, **indent)
+
+    @staticmethod
+    def parse(text: str) -> Any:
+        return dress(json.loads(text))
+
+
+class _Object:
+    """`Object`."""
+
+    @staticmethod
+    def fromEntries(entries: Any) -> Record:  # noqa: N802  the names there
+        return Record(dict(entries.items() if isinstance(entries, Mapping) else entries))
+
+    @staticmethod
+    def new(**members: Any) -> Record:
+        return Record(members)
+
+    @staticmethod
+    def values(value: Any) -> list[Any]:
+        return list(value.object_values() if hasattr(value, "object_values") else value.values())
+
+    @staticmethod
+    def keys(value: Any) -> list[str]:
+        return list(value)
+
+    @staticmethod
+    def entries(value: Any) -> list[tuple[str, Any]]:
+        return list(value.items())
+
+    @staticmethod
+    def assign(target: Any, *sources: Any) -> Any:
+        for source in sources:
+            target.update(source or {})
+        return target
+
+    @staticmethod
+    def is_(one: Any, two: Any) -> bool:
+        same_number = isinstance(one, int | float) and isinstance(two, int | float)
+        return one is two or (one != one and two != two) or ((same_number or isinstance(one, str)) and one == two)
+
+
+setattr(_Object, "is", staticmethod(_Object.is_))
+
+
+class _Promise:
+    """`Promise`: what is awaited together."""
+
+    @staticmethod
+    async def all(work: Any) -> Array:
+        return Array(await asyncio.gather(*map(result_of, work)))
+
+    @staticmethod
+    async def allSettled(work: Any) -> Array:  # noqa: N802  the name there
+        found = await asyncio.gather(*map(result_of, work), return_exceptions=True)
+        return Array(
+            Record(status="rejected", reason=one)
+            if isinstance(one, BaseException)
+            else Record(status="fulfilled", value=one)
+            for one in found
+        )
+
+    @staticmethod
+    async def race(work: Any) -> Any:
+        tasks = [asyncio.ensure_future(result_of(one)) for one in work]  # the others go on, as there
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(iter(done)).result()
+
+    @staticmethod
+    async def resolve(value: Any = None) -> Any:
+        return await result_of(value)
+
+    @staticmethod
+    async def reject(reason: Any = None) -> Any:
+        raise reason if isinstance(reason, BaseException) else failures.JsException(str(reason))
+
+
+class _Console:
+    """`console`: lines of the log."""
+
+    def log(self, *parts: Any) -> None:
+        log.info("%s", " ".join(str(part) for part in parts))
+
+    info = debug = log
+
+    def warn(self, *parts: Any) -> None:
+        log.warning("%s", " ".join(str(part) for part in parts))
+
+    def error(self, *parts: Any) -> None:
+        log.error("%s", " ".join(str(part) for part in parts))
+
+
+class TextEncoder:
+    """Text to bytes."""
+
+    encoding = "utf-8"
+
+    @classmethod
+    def new(cls) -> "TextEncoder":
+        return cls()
+
+    def encode(self, text: Any = "") -> bytes:
+        return str(text).encode(errors="replace")
+
+
+class TextDecoder:
+    """Bytes to text."""
+
+    def __init__(self, label: str = "utf-8", options: Any = None, **named: Any) -> None:
+        self.encoding = label
+        self.fatal = bool(option_of(options, named, "TextDecoder").get("fatal"))
+
+    @classmethod
+    def new(cls, *given: Any, **named: Any) -> "TextDecoder":
+        return cls(*given, **named)
+
+    def decode(self, data: Any = b"") -> str:
+        try:
+            return bytes(data).decode(self.encoding, "strict" if self.fatal else "replace")
+        except UnicodeDecodeError as error:
+            raise failures.JsTypeError(f"TextDecoder: {error}") from None
+
+
+class AbortSignal:
+    """Says when something is to be given up; `fetch(…, signal=…)` hears it."""
+
+    def __init__(self) -> None:
+        self.aborted = False
+        self.reason: Any = None
+        self._listeners: list[Callable[..., Any]] = []
+
+    def addEventListener(self, kind: str, listener: Callable[..., Any]) -> None:  # noqa: N802  the names there
+        if kind == "abort":
+            self._listeners.append(listener)
+
+    def throwIfAborted(self) -> None:  # noqa: N802
+        if self.aborted:
+            raise failures.JsException(str(self.reason))
+
+    @staticmethod
+    def timeout(ms: float) -> "AbortSignal":
+        controller = AbortController()
+        asyncio.get_running_loop().call_later(ms / 1000, controller.abort, "the time is over")
+        return controller.signal
+
+
+class AbortController:
+    """Gives something up: `signal` is what it is given."""
+
+    def __init__(self) -> None:
+        self.signal = AbortSignal()
+
+    @classmethod
+    def new(cls) -> "AbortController":
+        return cls()
+
+    def abort(self, reason: Any = None) -> None:
+        signal = self.signal
+        if not signal.aborted:
+            signal.aborted, signal.reason = True, reason or "it was aborted"
+            for listener in signal._listeners:
+                listener(Record(type="abort"))
+
+
+class _Crypto:
+    """`crypto`: chance, and of `subtle` digests and keyed digests."""
+
+    def __init__(self) -> None:
+        self.subtle = _SubtleCrypto()
+
+    def randomUUID(self) -> str:  # noqa: N802  the names there
+        return str(uuid.uuid4())
+
+    def getRandomValues(self, array: Any) -> Any:  # noqa: N802
+        """Fill the bytes."""
+        if len(array) > RANDOM_BYTES_MAX:
+            raise failures.JsRangeError(f"getRandomValues() fills {RANDOM_BYTES_MAX} bytes at most")
+        array[:] = secrets.token_bytes(len(array))
+        return array
+
+
+class CryptoKey:
+    """A secret for keyed digests."""
+
+    type = "secret"
+
+    def __init__(self, data: bytes, hash: str, usages: Any) -> None:
+        self._data = data
+        self.algorithm = Record(name="HMAC", hash=Record(name=hash), length=len(data) * 8)
+        self.usages = list(usages)
+
+
+class _SubtleCrypto:
+    """`crypto.subtle`, as far as Python does not have better of its own (`hashlib`, `cryptography`)."""
+
+    async def digest(self, algorithm: Any, data: Any) -> bytes:
+        return hashlib.new(_hash_of(algorithm), bytes(data), usedforsecurity=False).digest()
+
+    async def importKey(self, format: str, data: Any, algorithm: Any, extractable: bool, usages: Any) -> CryptoKey:  # noqa: N802
+        if format != "raw" or _name_of(algorithm) != "HMAC":
+            raise failures.Unsupported(
+                f"crypto.subtle.importKey() of {format!r} for {_name_of(algorithm)} is not here, raw keys of HMAC are; "
+                "use Python's `cryptography`"
+            )
+        return CryptoKey(bytes(data), _name_of(algorithm["hash"]), usages)
+
+    async def sign(self, algorithm: Any, key: CryptoKey, data: Any) -> bytes:
+        return hmac.digest(key._data, bytes(data), _hash_of(key.algorithm["hash"]))
+
+    async def verify(self, algorithm: Any, key: CryptoKey, signature: Any, data: Any) -> bool:
+        return hmac.compare_digest(bytes(signature), await self.sign(algorithm, key, data))
+
+    def timingSafeEqual(self, one: Any, two: Any) -> bool:  # noqa: N802
+        if len(one) != len(two):
+            raise failures.JsTypeError("timingSafeEqual() takes two of one length")
+        return hmac.compare_digest(bytes(one), bytes(two))
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"crypto.subtle.{name} is not here; use Python's `cryptography` or `hashlib`")
+
+
+def _name_of(algorithm: Any) -> str:
+    return str(algorithm["name"] if isinstance(algorithm, Mapping) else algorithm).upper()
+
+
+def _hash_of(algorithm: Any) -> str:
+    name = _name_of(algorithm)
+    if name not in _HASHES:
+        raise failures.JsException(f"{name} is no digest that is here; there are {', '.join(_HASHES)}")
+    return _HASHES[name]
+
+
+def _bytes(given: Any = 0) -> bytearray:
+    return bytearray(given.encode() if isinstance(given, str) else given)
+
+
+def _set_timeout(callback: Any, ms: float = 0, *args: Any) -> "_Timer":
+    return _Timer(callback, ms, args, again=False)
+
+
+def _set_interval(callback: Any, ms: float = 0, *args: Any) -> "_Timer":
+    return _Timer(callback, ms, args, again=True)
+
+
+def _clear(timer: Any = None) -> None:
+    if timer is not None:
+        timer.cancel()
+
+
+class _Timer:
+    """What `setTimeout` and `setInterval` give."""
+
+    def __init__(self, callback: Any, ms: float, args: tuple[Any, ...], *, again: bool) -> None:
+        self._callback, self._ms, self._args, self._again = callback, max(0, ms or 0), args, again
+        self._begin()
+
+    def cancel(self) -> None:
+        self._again = False
+        self._handle.cancel()
+
+    def _begin(self) -> None:
+        self._handle = asyncio.get_running_loop().call_later(self._ms / 1000, self._ring)
+
+    def _ring(self) -> None:
+        if self._again:
+            self._begin()
+        _run(self._callback, *self._args)
+
+
+def _run(callback: Any, *args: Any) -> None:
+    found = callback(*args)
+    if isinstance(found, Awaitable):
+        task = asyncio.ensure_future(found)
+        _running.add(task)
+        task.add_done_callback(_running.discard)
+
+
+_running: set[Any] = set()  # else nobody would hold them
