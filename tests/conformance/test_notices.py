@@ -9,6 +9,7 @@ from tests.conformance.dump import dump
 from wakeful import App, DurableObject, RetryPolicy, errors
 from wakeful.notices import Notice
 from wakeful.notices.deliveries import CLASS
+from wakeful.notices.feature import DESCRIBE, SEND_TEST
 from wakeful.store.protocol import Query
 from wakeful.values.ids import ObjectId
 from wakeful.webhooks import new_secret, verify
@@ -430,11 +431,11 @@ async def test_a_receiver_that_is_gone_is_not_asked_again_for_that_one(office: O
         assert sorted(one.timer.id.cls for one in await world.parked()) == ["Invoice", CLASS]
 
 
-async def test_a_test_says_what_came_back(office: Office) -> None:
+async def test_a_test_says_what_came_back_and_looking_wakes_nothing(office: Office) -> None:
     office.app.webhook(HOOK, secret=SECRET, name="chat")
     office.listen("parked", name="mail")
     async with office.world() as world:
-        ask = lambda key: world.node.send(ObjectId(CLASS, key), "test", (), {})  # noqa: E731
+        ask = lambda key: world.node.send(ObjectId(CLASS, key), SEND_TEST, (), {})  # noqa: E731
         found = await ask("chat")
         assert (found["ok"], found["status"]) == (True, 204)
         assert world.webhooks.sent[0].json["type"] == "wakeful.test"
@@ -445,11 +446,15 @@ async def test_a_test_says_what_came_back(office: Office) -> None:
         assert "secret-path" not in found["error"]
         with pytest.raises(errors.Conflict, match="no webhook"):
             await ask("mail")
-        rows = await world.node.send(ObjectId(CLASS, "all"), "list", (), {})
+        rows = await world.node.send(ObjectId(CLASS, "all"), DESCRIBE, (), {})
         assert [(row["name"], row["kind"], row["url"]) for row in rows] == [
             ("chat", "webhook", "https://hooks.example.com/…"),
             ("mail", "handler", None),
         ]
+        assert not world.node.awake or all(id.cls == CLASS for id in world.node.awake)
+        assert world.node.meter.wakes.value == 0
+        with pytest.raises(errors.UnknownObject, match="nobody called"):
+            await ask("nobody")
 
 
 # forgetting

@@ -257,6 +257,8 @@ class SyncLooks(Blocking):
     nodes = Blocked(Client.nodes)
     drain = Blocked(Client.drain)
     undrain = Blocked(Client.undrain)
+    webhooks = Blocked(Client.webhooks)
+    test_webhook = Blocked(Client.test_webhook)
 
 
 class SyncClient(SyncLooks):

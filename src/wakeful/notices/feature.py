@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("wakeful.notices")
 
+FEATURE = "notices"
+DESCRIBE, SEND_TEST = "notices.describe", "notices.test"
 ALL = "all"  # the key of the object that knows who is told of what
 SHOWN = 20  # of the latest deliveries of each
 
@@ -52,8 +54,9 @@ class NoticeFeature(Feature):
         deadline_ms = node.limits.alarm_deadline_ms
         node.timer_runs.register(Arrivals(self, deadline_ms), quiet=True)
         node.timer_runs.register(Deliveries(self, deadline_ms), quiet=True)
-        node.operations[FORGET] = forget
-        node.quiet_operations.add(FORGET)
+        node.features[FEATURE] = self
+        node.operations |= {FORGET: forget, DESCRIBE: describe_all, SEND_TEST: send_test}
+        node.quiet_operations |= {FORGET, DESCRIBE, SEND_TEST}
         self._listen(node)
 
     def _listen(self, node: "Node") -> None:
@@ -143,35 +146,41 @@ class Notifier:
 
 def _class_for(feature: NoticeFeature) -> type:
     class Notices:
-        """Delivers what one subscription is told of; `all` knows them all. Not for callers."""
-
-        def __init__(self, ctx: "Context") -> None:
-            self._ctx = ctx
-
-        __init__.__wakeful_own__ = True  # type: ignore[attr-defined]
-
-        async def list(self) -> list[dict[str, Any]]:
-            """Who is told of what, with the latest deliveries to each."""
-            node = runtime_of(self._ctx).node
-            return [await _describe(node, one) for one in feature.subscriptions]
-
-        async def test(self) -> dict[str, Any]:
-            """Send a test to the webhook of that name, once, and say what came of it."""
-            node = runtime_of(self._ctx).node
-            one, now = feature.of(self._ctx.key), node.clock.now()
-            if not isinstance(one.receiver, Webhook) or feature.sender is None:
-                raise Conflict(f"{one.name} is a function of the program, no webhook", code="webhook.none")
-            id = notice_id(TEST, one.name, now, node.dice.random())
-            notice = Notice(kind=TEST, id=id, at=to_datetime(now), node=node.name)
-            try:
-                reply = await one.receiver.send(feature.sender, notice, now)
-            except (WakefulError, OSError) as error:
-                return {"name": one.name, "ok": False, "id": id, "status": None, "error": words_of(error)}
-            return {"name": one.name, "ok": True, "id": id, "status": reply.status, "error": None}
+        """Delivers what one subscription is told of; it has no methods, only timers and operations."""
 
         __wakeful_has_key__ = staticmethod(lambda key: key == ALL or feature.subscriptions.get(key) is not None)
 
     return Notices
+
+
+# What operators ask of it, without waking anything.
+
+
+def _feature_of(node: "NodeRuntime") -> NoticeFeature:
+    found: NoticeFeature = node.features[FEATURE]
+    return found
+
+
+async def describe_all(context: "Context") -> list[dict[str, Any]]:
+    """Who is told of what, with the latest deliveries to each."""
+    node = runtime_of(context).node
+    return [await _describe(node, one) for one in _feature_of(node).subscriptions]
+
+
+async def send_test(context: "Context") -> dict[str, Any]:
+    """Send a test to the webhook whose object this is, once, and say what came of it."""
+    node = runtime_of(context).node
+    feature, now = _feature_of(node), node.clock.now()
+    one = feature.of(context.key)
+    if not isinstance(one.receiver, Webhook) or feature.sender is None:
+        raise Conflict(f"{one.name} is a function of the program, no webhook", code="webhook.none")
+    id = notice_id(TEST, one.name, now, node.dice.random())
+    notice = Notice(kind=TEST, id=id, at=to_datetime(now), node=node.name)
+    try:
+        reply = await one.receiver.send(feature.sender, notice, now)
+    except (WakefulError, OSError) as error:
+        return {"name": one.name, "ok": False, "id": id, "status": None, "error": words_of(error)}
+    return {"name": one.name, "ok": True, "id": id, "status": reply.status, "error": None}
 
 
 async def _describe(node: "NodeRuntime", one: Subscription) -> dict[str, Any]:
