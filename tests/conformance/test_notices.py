@@ -258,7 +258,7 @@ async def test_what_can_t_be_delivered_is_parked_without_a_notice_about_it(offic
     office.failing = OSError("mail is down")
     async with office.world() as world:
         await office.fail_job()
-        await world.advance(hours=3)
+        await world.advance(minutes=2)
         assert len(office.told) == 3
         assert sorted(one.timer.id.cls for one in await world.parked()) == ["Invoice", CLASS]
         assert await world.due() == []
