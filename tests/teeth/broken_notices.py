@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.teeth.broken import swapped
 from wakeful.notices import deliveries
-from wakeful.notices.deliveries import CLASS, Arrivals, timer_for
+from wakeful.notices.deliveries import CLASS, Collector, timer_for
 from wakeful.notices.feature import NoticeFeature, Notifier
 from wakeful.notices.notice import decode_notice, notices_of
 from wakeful.values.errors import Unavailable
@@ -39,7 +39,7 @@ def a_notice_about_a_notice() -> Any:
     """One that can't be delivered gives rise to the next, for ever."""
 
     def broken(self: Notifier, turn: Any) -> None:
-        wanted = self._feature.subscriptions
+        wanted = self._subscriptions
         for notice in notices_of(turn, wanted.late_ms):
             turn.send(
                 [timer_for(self._node, one, notice, turn.activation.shard) for one in wanted if one.wants(notice)]
@@ -51,11 +51,11 @@ def a_notice_about_a_notice() -> Any:
 def a_flood_is_a_flood() -> Any:
     """Each of ten thousand is a mail."""
 
-    async def broken(self: Arrivals, activation: Any, turn: Any, timer: Any) -> bool:
+    async def broken(self: Collector, activation: Any, turn: Any, timer: Any) -> bool:
         deliveries._set_delivery(turn, decode_notice(timer.payload), activation.node.clock.now())
         return False
 
-    return swapped(Arrivals, "fire", lambda _: broken)
+    return swapped(Collector, "fire", lambda _: broken)
 
 
 def what_is_forgotten_is_told() -> Any:

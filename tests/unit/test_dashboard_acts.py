@@ -22,7 +22,15 @@ READ = [
     "/job?id=Note/ann/%253Dbig",
     "/parked",
 ]
-READ += ["/parked/one?number=1", "/search?q=ann", "/live", "/chart.svg?class=Door&key=front", "/history", "/nodes", "/webhooks"]
+READ += [
+    "/parked/one?number=1",
+    "/search?q=ann",
+    "/live",
+    "/chart.svg?class=Door&key=front",
+    "/history",
+    "/nodes",
+    "/webhooks",
+]
 ADMIN = ["/audit", "/tokens"]
 FORMS: dict[str, dict[str, str]] = {
     "/schedule/pause": ANN,

@@ -36,13 +36,13 @@ async def _list(target: str | None, url: str, as_json: bool) -> None:
     from wakeful.views.webhooks import rows
 
     async with reaching(url, target, what="webhooks") as reached:
-        found = await rows(reached.send)
+        told = await rows(reached.send)
     if as_json:
-        put_json(found)
-    elif not found:
+        put_json(told)
+    elif not told:
         put_line("nobody is told of anything; the program says app.webhook(…) or @app.on(…)", "dim")
     else:
-        _put(found)
+        _put(told)
 
 
 def _put(found: "list[PlainWebhook]") -> None:

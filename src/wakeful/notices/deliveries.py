@@ -20,22 +20,20 @@ from wakeful.notices.notice import (
     tells_of,
     without,
 )
-from wakeful.notices.sender import Gone
-from wakeful.notices.subscriptions import Subscription
+from wakeful.notices.sender import ReceiverGone
+from wakeful.notices.subscriptions import Subscription, Subscriptions
 from wakeful.runtime.context import Context, runtime_of
 from wakeful.runtime.timer_handler import Errands, Failed, Park, RowTimers, RunLater
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.store.protocol import Query
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SYSTEM, Slot
-from wakeful.values.errors import UnknownObject
 from wakeful.values.ids import RESERVED, ObjectId, shard_of
 from wakeful.values.timers import Parked, Timer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from wakeful.notices.feature import NoticeFeature
     from wakeful.runtime.object_runtime import NodeRuntime, ObjectRuntime
 
 CLASS = f"{RESERVED}Notices"
@@ -63,13 +61,13 @@ def timer_for(node: "NodeRuntime", one: Subscription, notice: Notice, shard: int
     return Timer(id, name, now, now, node.next_seq(shard), payload=encode_notice(notice))
 
 
-class Arrivals(Errands):
+class Collector(Errands):
     """The owner of the timers named `notice:…`: how fast may they go on?"""
 
     prefix = ARRIVED
 
-    def __init__(self, feature: "NoticeFeature", deadline_ms: int) -> None:
-        self._feature = feature
+    def __init__(self, subscriptions: Subscriptions, deadline_ms: int) -> None:
+        self._subscriptions = subscriptions
         self.deadline_ms = deadline_ms
 
     async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
@@ -77,16 +75,16 @@ class Arrivals(Errands):
             await _forget(turn, ObjectId(*decode(timer.payload or b"")))
             return False
         now = activation.node.clock.now()
-        one = self._feature.of(activation.id.key)
+        at_most_ms = self._subscriptions.of(activation.id.key).at_most_ms
         window = await _window(turn)
         if timer.name == MANY:
             await self._release(turn, window, now)
         elif now >= window.open_at and not window.counts:
             _set_delivery(turn, decode_notice(timer.payload), now)
         else:
-            await self._add(turn, window, decode_notice(timer.payload), now + one.at_most_ms)
+            await self._add(turn, window, decode_notice(timer.payload), now + at_most_ms)
             return False
-        turn.writes[WINDOW] = encode([now + one.at_most_ms, {}])
+        turn.writes[WINDOW] = encode([now + at_most_ms, {}])
         return False
 
     async def _add(self, turn: Turn, window: Window, notice: Notice, latest: int) -> None:
@@ -114,21 +112,21 @@ class Deliveries(RowTimers):
 
     prefix = DELIVERY
 
-    def __init__(self, feature: "NoticeFeature", deadline_ms: int) -> None:
-        self._feature = feature
+    def __init__(self, subscriptions: Subscriptions, deadline_ms: int) -> None:
+        self._subscriptions = subscriptions
         self.deadline_ms = deadline_ms
 
     async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
-        one = self._feature.of(activation.id.key)
-        await one.deliver(self._feature.sender, decode_notice(timer.payload), activation.node.clock.now())
+        subscriber = self._subscriptions.of(activation.id.key)
+        notice, now = decode_notice(timer.payload), activation.node.clock.now()
+        await subscriber.deliver(self._subscriptions.sender, notice, now)
         return True
 
     async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> RunLater | Park:
         timer, error = failure.timer, failure.error
-        one = self._feature.of(activation.id.key)
         delay = None
-        if error is not None and not isinstance(error, Gone):
-            delay = one.retry.delay_ms(timer.attempt + 1, error, failure.roll)
+        if error is not None and not isinstance(error, ReceiverGone):
+            delay = self._subscriptions.of(activation.id.key).retry.delay_ms(timer.attempt + 1, error, failure.roll)
         if delay is None:
             return Park(timer)
         return RunLater(timer.later(due_at=failure.now + delay, attempt=timer.attempt + 1))
@@ -248,9 +246,3 @@ async def _each_parked(node: "NodeRuntime", query: Query) -> "AsyncIterator[Park
         if len(page) < PAGE:
             return
         query = replace(query, after=(page[-1].number,))
-
-
-def check_known(one: Subscription | None, key: str) -> Subscription:
-    if one is None:
-        raise UnknownObject(f"nobody called {key!r} is told of anything here; wakeful webhooks lists them")
-    return one

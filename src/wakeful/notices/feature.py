@@ -10,15 +10,14 @@ from wakeful.notices.deliveries import (
     CLASS,
     DELIVERY,
     FORGET,
-    Arrivals,
+    Collector,
     Deliveries,
-    check_known,
     erase,
     forget,
     timer_for,
 )
 from wakeful.notices.notice import OUTAGE, TEST, Notice, NoticeError, notice_id, notices_of
-from wakeful.notices.sender import HttpSender, Sender, Webhook
+from wakeful.notices.sender import HttpSender, Webhook
 from wakeful.notices.subscriptions import Subscription, Subscriptions
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.feature import Feature
@@ -47,33 +46,29 @@ class NoticeFeature(Feature):
 
     def __init__(self) -> None:
         self.subscriptions = Subscriptions()
-        self.sender: Sender | None = None  # of webhooks; made when a node starts that needs one
         self.classes = ((_class_for(self), CLASS),)
 
     def equip(self, node: "Node") -> None:
         deadline_ms = node.limits.alarm_deadline_ms
-        node.timer_runs.register(Arrivals(self, deadline_ms), quiet=True)
-        node.timer_runs.register(Deliveries(self, deadline_ms), quiet=True)
-        node.features[FEATURE] = self
+        node.timer_runs.register(Collector(self.subscriptions, deadline_ms), quiet=True)
+        node.timer_runs.register(Deliveries(self.subscriptions, deadline_ms), quiet=True)
+        node.features[FEATURE] = self.subscriptions
         node.operations |= {FORGET: forget, DESCRIBE: describe_all, SEND_TEST: send_test}
         node.quiet_operations |= {FORGET, DESCRIBE, SEND_TEST}
         self._listen(node)
 
     def _listen(self, node: "Node") -> None:
-        if self.subscriptions and not node.is_client:
-            if self.sender is None and any(one.is_webhook for one in self.subscriptions):
-                self.sender = HttpSender()
-            node.notices = Notifier(self, node)
+        wanted = self.subscriptions
+        if wanted and not node.is_client:
+            if wanted.sender is None and any(one.is_webhook for one in wanted):
+                wanted.sender = HttpSender()
+            node.notices = Notifier(wanted, node)
 
     def add(self, one: Subscription, node: "Node | None") -> None:
         """One more who wants to hear, also when the program runs already."""
         self.subscriptions.add(one)
         for home in () if node is None else node.all_homes:
             self._listen(home)
-
-    def of(self, key: str) -> Subscription:
-        """The subscription whose notices an object of that key delivers."""
-        return check_known(self.subscriptions.get(key), key)
 
     async def erase(self, turn: "Turn") -> None:
         await erase(turn)
@@ -82,8 +77,8 @@ class NoticeFeature(Feature):
 class Notifier:
     """What one node has to tell."""
 
-    def __init__(self, feature: NoticeFeature, node: "NodeRuntime") -> None:
-        self._feature = feature
+    def __init__(self, subscriptions: Subscriptions, node: "NodeRuntime") -> None:
+        self._subscriptions = subscriptions
         self._node = node
         self._outage: tuple[datetime, NoticeError] | None = None
 
@@ -91,7 +86,7 @@ class Notifier:
         """The turn is about to be committed: what it gives rise to goes to disk with it."""
         if not (turn.parks or turn.entries) or turn.activation.id.cls == CLASS:
             return
-        wanted = self._feature.subscriptions
+        wanted = self._subscriptions
         for notice in notices_of(turn, wanted.late_ms):
             turn.send(
                 [timer_for(self._node, one, notice, turn.activation.shard) for one in wanted if one.wants(notice)]
@@ -127,12 +122,12 @@ class Notifier:
         self._node.keep(asyncio.get_running_loop().create_task(telling, context=Variables()))
 
     def _wanting(self, notice: Notice) -> list[Subscription]:
-        return [one for one in self._feature.subscriptions if one.wants(notice)]
+        return [one for one in self._subscriptions if one.wants(notice)]
 
     async def _tell_now(self, notice: Notice) -> None:
         for one in self._wanting(notice):
             try:
-                await one.deliver(self._feature.sender, notice, self._node.clock.now())
+                await one.deliver(self._subscriptions.sender, notice, self._node.clock.now())
             except Exception as error:
                 words = "%s was not told that the store is away: %s"
                 log.warning(words, one.name, words_of(error), extra={"code": "notice.outage"})
@@ -156,31 +151,31 @@ def _class_for(feature: NoticeFeature) -> type:
 # What operators ask of it, without waking anything.
 
 
-def _feature_of(node: "NodeRuntime") -> NoticeFeature:
-    found: NoticeFeature = node.features[FEATURE]
+def _subscriptions_of(node: "NodeRuntime") -> Subscriptions:
+    found: Subscriptions = node.features[FEATURE]
     return found
 
 
 async def describe_all(context: "Context") -> list[dict[str, Any]]:
     """Who is told of what, with the latest deliveries to each."""
     node = runtime_of(context).node
-    return [await _describe(node, one) for one in _feature_of(node).subscriptions]
+    return [await _describe(node, one) for one in _subscriptions_of(node)]
 
 
 async def send_test(context: "Context") -> dict[str, Any]:
     """Send a test to the webhook whose object this is, once, and say what came of it."""
     node = runtime_of(context).node
-    feature, now = _feature_of(node), node.clock.now()
-    one = feature.of(context.key)
-    if not isinstance(one.receiver, Webhook) or feature.sender is None:
-        raise Conflict(f"{one.name} is a function of the program, no webhook", code="webhook.none")
-    id = notice_id(TEST, one.name, now, node.dice.random())
-    notice = Notice(kind=TEST, id=id, at=to_datetime(now), node=node.name)
+    subscriptions, now = _subscriptions_of(node), node.clock.now()
+    subscriber, sender = subscriptions.of(context.key), subscriptions.sender
+    name, webhook = subscriber.name, subscriber.receiver
+    if not isinstance(webhook, Webhook) or sender is None:
+        raise Conflict(f"{name} is a function of the program, no webhook", code="webhook.none")
+    id = notice_id(TEST, name, now, node.dice.random())
     try:
-        reply = await one.receiver.send(feature.sender, notice, now)
+        answer = await webhook.send(sender, Notice(kind=TEST, id=id, at=to_datetime(now), node=node.name), now)
     except (WakefulError, OSError) as error:
-        return {"name": one.name, "ok": False, "id": id, "status": None, "error": words_of(error)}
-    return {"name": one.name, "ok": True, "id": id, "status": reply.status, "error": None}
+        return {"name": name, "ok": False, "id": id, "status": None, "error": words_of(error)}
+    return {"name": name, "ok": True, "id": id, "status": answer.status, "error": None}
 
 
 async def _describe(node: "NodeRuntime", one: Subscription) -> dict[str, Any]:

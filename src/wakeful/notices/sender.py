@@ -20,7 +20,7 @@ GONE = 410
 TYPE = "wakeful."
 
 
-class Reply(NamedTuple):
+class ReceiverAnswer(NamedTuple):
     """What the receiver said."""
 
     status: int
@@ -33,7 +33,7 @@ class Reply(NamedTuple):
 class Sender(Protocol):
     """Brings one request to where it is meant for."""
 
-    async def post(self, url: str, headers: dict[str, str], body: bytes) -> Reply:
+    async def post(self, url: str, headers: dict[str, str], body: bytes) -> ReceiverAnswer:
         """The answer; raises `OSError` or `TimeoutError` when there is none."""
         ...
 
@@ -44,7 +44,7 @@ class NotTaken(CallFailed):
     default_code = "webhook.refused"
 
 
-class Gone(NotTaken):
+class ReceiverGone(NotTaken):
     """The receiver is there no more, and says so."""
 
     default_code = "webhook.gone"
@@ -59,7 +59,7 @@ class HttpSender:
         except ImportError:
             raise MissingExtra("webhooks need aiohttp: pip install 'wakeful[client]'", code="extra.client") from None
 
-    async def post(self, url: str, headers: dict[str, str], body: bytes) -> Reply:
+    async def post(self, url: str, headers: dict[str, str], body: bytes) -> ReceiverAnswer:
         aiohttp = self._aiohttp
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         try:
@@ -68,7 +68,7 @@ class HttpSender:
                 session.post(url, data=body, headers=headers, allow_redirects=False) as response,
             ):
                 await response.content.read(ANSWER_BYTES_MAX)
-                return Reply(response.status)
+                return ReceiverAnswer(response.status)
         except aiohttp.ClientError as error:
             raise OSError(f"{type(error).__name__}: the receiver can't be reached") from None
 
@@ -87,14 +87,14 @@ class Webhook:
         found = urlsplit(self.url)
         return f"{found.scheme}://{host_of(self.url)}{'/…' if found.path.strip('/') or found.query else ''}"
 
-    async def send(self, sender: Sender, notice: Notice, now: int) -> Reply:
+    async def send(self, sender: Sender, notice: Notice, now: int) -> ReceiverAnswer:
         """Deliver it; raises unless the receiver takes it."""
         body = self.body(notice)
         headers = {"content-type": "application/json", "user-agent": "wakeful"}
         headers |= sign(self._secrets, notice.id, now // 1000, body)
         reply = await sender.post(self.url, headers, body)
         if reply.status == GONE:
-            raise Gone(f"{self.place} answered {GONE}: it wants no more; take the webhook out of the program")
+            raise ReceiverGone(f"{self.place} answered {GONE}: it wants no more; take the webhook out of the program")
         if not reply.is_taken:
             raise NotTaken(f"{self.place} answered {reply.status}")
         return reply
@@ -110,26 +110,26 @@ class Webhook:
         return msgspec.json.encode(about)
 
     def _plain(self, notice: Notice) -> dict[str, Any]:
-        found: dict[str, Any] = {"id": notice.id, "kind": notice.kind, "at": notice.at, "node": notice.node}
+        plain: dict[str, Any] = {"id": notice.id, "kind": notice.kind, "at": notice.at, "node": notice.node}
         if notice.object is not None:
-            found |= {"class": notice.object.cls, "key": notice.object.key, "timer": notice.timer}
-            found |= {"what": notice.what, "name": notice.name}
+            plain |= {"class": notice.object.cls, "key": notice.object.key, "timer": notice.timer}
+            plain |= {"what": notice.what, "name": notice.name}
         if notice.attempts:
-            found["attempts"] = notice.attempts
+            plain["attempts"] = notice.attempts
         if notice.error is not None:
-            found["error"] = {"type": notice.error.type, "code": notice.error.code}
+            plain["error"] = {"type": notice.error.type, "code": notice.error.code}
             if self._messages:
-                found["error"]["message"] = notice.error.message
+                plain["error"]["message"] = notice.error.message
         if notice.lateness is not None:
-            found["lateness_ms"] = round(notice.lateness.total_seconds() * 1000)
+            plain["lateness_ms"] = round(notice.lateness.total_seconds() * 1000)
         if notice.since is not None:
-            found["since"] = notice.since
+            plain["since"] = notice.since
         if notice.kind == "outage":
-            found["is_over"] = notice.is_over
-        found["count"] = notice.count
+            plain["is_over"] = notice.is_over
+        plain["count"] = notice.count
         if notice.first:
-            found["first"] = [self._plain(one) for one in notice.first]
-        return found
+            plain["first"] = [self._plain(one) for one in notice.first]
+        return plain
 
 
 def host_of(url: str) -> str:
@@ -141,17 +141,17 @@ def host_of(url: str) -> str:
 def check_url(url: object, *, allow_http: bool) -> str:
     """An address that can be one, or `BadOption`."""
     try:
-        found = urlsplit(url if isinstance(url, str) else "")
-        is_good = found.scheme in ("http", "https") and bool(found.hostname) and (found.port or 1) > 0
+        parts = urlsplit(url if isinstance(url, str) else "")
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         is_good = False
     if not is_good or not isinstance(url, str):
         raise BadOption("a webhook needs a URL: https://HOST/PATH", code="webhook.url")
-    if found.username or found.password:
+    if parts.username or parts.password:
         raise BadOption("a webhook's URL has no name and password; its secret signs it", code="webhook.url")
-    if found.scheme == "http" and not allow_http and not _is_here(found.hostname or ""):
+    if parts.scheme == "http" and not allow_http and not _is_here(parts.hostname or ""):
         raise BadOption(
-            f"http://{found.hostname} could be read on the way; use https, or say allow_http=True", code="webhook.http"
+            f"http://{parts.hostname} could be read on the way; use https, or say allow_http=True", code="webhook.http"
         )
     return url
 

@@ -10,13 +10,13 @@ from wakeful.notices.sender import Sender, Webhook, host_of
 from wakeful.notices.signatures import Secrets, read_secrets
 from wakeful.policy.retry import Backoff, Retry, RetryPolicy
 from wakeful.runtime.registry import is_rewritten
-from wakeful.values.errors import BadHandler, BadName, BadOption
+from wakeful.values.errors import BadHandler, BadName, BadOption, UnknownObject
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.times import Duration, duration_ms
 
 LANES = 16  # objects over which the notices of one subscription are spread, so that one slow one does not hold up all
 HANDLER_RETRY = Retry()
-WEBHOOK_RETRY = Retry(14, Backoff(5_000, 2.0, 3_600_000))  # about seven hours
+WEBHOOK_RETRY = Retry(14, Backoff(5_000, 2.0, 3_600_000))  # four and a half hours
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
 
 Handler = Callable[[Notice], Awaitable[None] | None]
@@ -60,7 +60,7 @@ class Subscription(NamedTuple):
     async def deliver(self, sender: Sender | None, notice: Notice, now: int) -> None:
         """Give it to whoever wants it; raises what they raise."""
         if isinstance(self.receiver, Webhook):
-            assert sender is not None  # `NoticeFeature.equip` has seen to it
+            assert sender is not None  # the feature has seen to it when the node started
             await self.receiver.send(sender, notice, now)
             return
         answer = self.receiver(notice)
@@ -73,6 +73,7 @@ class Subscriptions:
 
     def __init__(self) -> None:
         self._by_name: dict[str, Subscription] = {}
+        self.sender: Sender | None = None  # of webhooks; made when a node starts that needs one
 
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self._by_name.values())
@@ -92,6 +93,13 @@ class Subscriptions:
     def get(self, key: str) -> Subscription | None:
         """The one whose notices an object of that key delivers."""
         return self._by_name.get(key.partition("#")[0])
+
+    def of(self, key: str) -> Subscription:
+        """The same, where there must be one."""
+        there = self.get(key)
+        if there is None:
+            raise UnknownObject(f"nobody called {key!r} is told of anything here; wakeful webhooks lists who is")
+        return there
 
     @property
     def late_ms(self) -> int | None:

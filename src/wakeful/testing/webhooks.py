@@ -3,7 +3,7 @@
 import json
 from typing import Any, NamedTuple
 
-from wakeful.notices.sender import Reply
+from wakeful.notices.sender import ReceiverAnswer
 
 
 class SentWebhook(NamedTuple):
@@ -26,8 +26,8 @@ class WebhookReceiver:
         self.sent: list[SentWebhook] = []
         self.status: int | None = 204
 
-    async def post(self, url: str, headers: dict[str, str], body: bytes) -> Reply:
+    async def post(self, url: str, headers: dict[str, str], body: bytes) -> ReceiverAnswer:
         self.sent.append(SentWebhook(url, headers, body))
         if self.status is None:
             raise ConnectionRefusedError("nobody listens there")
-        return Reply(self.status)
+        return ReceiverAnswer(self.status)

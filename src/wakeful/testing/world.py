@@ -158,7 +158,7 @@ class World:
     async def __aenter__(self) -> "World":
         self._warp.install()
         for feature in self._notice_features:
-            feature.sender = self.webhooks
+            feature.subscriptions.sender = self.webhooks
         try:
             await (self._boot() if self._count == 1 else self.nodes(self._count))
         except BaseException:
@@ -180,7 +180,7 @@ class World:
         finally:
             self._warp.remove()
             for feature in self._notice_features:
-                feature.sender = None
+                feature.subscriptions.sender = None
         if exc[0] is not None:
             print(f"world seed: {self.seed}")
         found = self._warp.patience.found
