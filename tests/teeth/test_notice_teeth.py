@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance import test_notices as notices
+from tests.sim import notice_life
 from tests.teeth import broken_notices
 from tests.teeth.catching import Catcher, Teeth
 
@@ -45,17 +46,22 @@ def retried() -> None:
     _run(notices.test_a_handler_that_fails_is_tried_again_under_the_same_id)
 
 
+def lives() -> None:
+    """tests/sim: a life with troubles, from a seed."""
+    asyncio.run(notice_life.live(0))
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
-    "told_outside_the_commit": (killed,),
+    "told_outside_the_commit": (killed, lives),
     "a_notice_about_a_notice": (undelivered,),
     "a_flood_is_a_flood": (flood,),
     "what_is_forgotten_is_told": (forgotten, forgotten_in_a_flood),
-    "the_first_try_is_the_last": (retried, undelivered),
+    "the_first_try_is_the_last": (retried, undelivered, lives),
 }
 TEETH = Teeth(
     broken_notices,
     BROKEN,
-    shown=(killed, undelivered, flood, forgotten, forgotten_in_a_flood, retried),
+    shown=(killed, undelivered, flood, forgotten, forgotten_in_a_flood, retried, lives),
 )
 
 
