@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -18,9 +18,13 @@ from wakeful.machine import Machine
 from wakeful.machines.feature import MachineFeature
 from wakeful.machines.news import watch
 from wakeful.machines.snapshot import Snapshot
+from wakeful.notices.feature import NoticeFeature
+from wakeful.notices.signatures import Secrets
+from wakeful.notices.subscriptions import Handler, handler_subscription, webhook_subscription
 from wakeful.operations.text_calls import TextCallFeature
 from wakeful.policy.lease import lease_of
 from wakeful.policy.limits import Limits
+from wakeful.policy.retry import RetryPolicy
 from wakeful.runtime.calls import make_stub
 from wakeful.runtime.homes import check_places
 from wakeful.runtime.node import Node
@@ -35,7 +39,7 @@ from wakeful.sockets.feature import SocketFeature
 from wakeful.specs.fluent import Every
 from wakeful.sql.feature import SqlFeature
 from wakeful.store.protocol import Store
-from wakeful.system import Keys, default_store, read_keys
+from wakeful.system import Keys, default_store, read_keys, webhook_secrets
 from wakeful.transport.tls import Tls
 from wakeful.values.errors import BadName, BadOption, MissingExtra, NotRunning
 from wakeful.values.ids import RESERVED, ObjectId, check_key
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
     from wakeful.views.view import View
 
 T = TypeVar("T")
+H = TypeVar("H", bound=Handler)
 
 
 class App:
@@ -95,6 +100,7 @@ class App:
         limits = limits or Limits()
         self._session: tuple[asyncio.AbstractEventLoop, str, AsyncExitStack] | None = None  # of `start`
         self._machines = MachineFeature()
+        self._notices = NoticeFeature()
         self._schedules = ScheduleFeature(default_zone=default_zone, quotas=quotas)
         self.deployment = Deployment(
             limits=limits,
@@ -108,6 +114,7 @@ class App:
                 ExecutorFeature(),
                 JobFeature(None if quotas is None else quotas.of_jobs),
                 self._schedules,
+                self._notices,
                 SecurityFeature(limits.audit_rows),
                 TextCallFeature(),
             ),
@@ -180,6 +187,75 @@ class App:
     def every(self) -> Every[Any]:
         """`@app.every.day.at("18:00")` on a plain `async def` function: it runs once per occurrence in the deployment."""
         return Every(partial(self._schedules.add_function, node=self.deployment.node))
+
+    @overload
+    def on(self, kinds: str | Sequence[str], handler: Handler, /, **options: Any) -> Handler: ...
+
+    @overload
+    def on(
+        self,
+        kinds: str | Sequence[str],
+        /,
+        *,
+        cls: type | None = None,
+        prefix: str = "",
+        name: str | None = None,
+        at_most: Duration | None = None,
+        late: Duration = "1m",
+        retry: RetryPolicy | None = None,
+    ) -> Callable[[H], H]: ...
+
+    def on(self, kinds: Any, handler: Any = None, /, *, cls: type | None = None, **options: Any) -> Any:
+        """`@app.on("parked", cls=Invoice, prefix="acme/")`: the function is given a `Notice` of each, at least once.
+
+        Kinds: parked, failed, missed, late (by `late` or more), outage. `at_most="1m"`: one for all of a kind that come
+        within that time. See docs/notices.md.
+        """
+
+        def register(function: Any) -> Any:
+            made = handler_subscription(kinds, function, cls=self._name_of(cls), **options)
+            self._notices.add(made, self.deployment.node)
+            return function
+
+        return register if handler is None else register(handler)
+
+    def webhook(
+        self,
+        url: str,
+        *,
+        on: str | Sequence[str] = ("parked", "missed", "outage"),
+        cls: type | None = None,
+        prefix: str = "",
+        secret: Secrets | None = None,
+        name: str | None = None,
+        at_most: Duration | None = "1m",
+        late: Duration = "1m",
+        messages: bool = False,
+        allow_http: bool = False,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        """Notices of these kinds are posted there, signed with `secret` (else that of $WAKEFUL_WEBHOOK_SECRET), until they are taken.
+
+        `messages` tells what errors said as well, which may be data of your users. `name` is the URL's host unless
+        given. See docs/notices.md.
+        """
+        made = webhook_subscription(
+            url,
+            on,
+            webhook_secrets() if secret is None else secret,
+            cls=self._name_of(cls),
+            prefix=prefix,
+            name=name,
+            at_most=at_most,
+            late=late,
+            messages=messages,
+            allow_http=allow_http,
+            retry=retry,
+        )
+        self._notices.add(made, self.deployment.node)
+
+    def _name_of(self, cls: type | None) -> str | None:
+        return None if cls is None else self.deployment.registry.of_class(cls).name
 
     @overload
     def schedules(self, cls: type, key: str) -> ObjectSchedules: ...

@@ -15,6 +15,7 @@ from wakeful.values.seals import KeyRing, parse_keys
 from wakeful.values.times import Handle
 
 KEYS, KEYS_FILE = "WAKEFUL_KEYS", "WAKEFUL_KEYS_FILE"
+WEBHOOK, WEBHOOK_FILE = "WAKEFUL_WEBHOOK_SECRET", "WAKEFUL_WEBHOOK_SECRET_FILE"
 DEFAULT_STORE = "sqlite:wakeful.db"  # in this folder
 Keys = str | Path | Sequence[str]
 """Keys that values are sealed with, the newest first: as text, as several texts, or the path of a file that has them."""
@@ -134,6 +135,12 @@ def read_keys(keys: Keys) -> list[bytes]:
                 f"the key file {keys} can't be read: {because}; make one: wakeful keys new > {keys}", code="keys.file"
             ) from None
     return parse_keys(keys if isinstance(keys, str) else "\n".join(keys))
+
+
+def webhook_secrets() -> str | Path:
+    """What signs webhooks whose secret the program does not say: of the environment, there or in a file."""
+    file = os.environ.get(WEBHOOK_FILE)
+    return Path(file) if file else os.environ.get(WEBHOOK, "")
 
 
 def default_store() -> str:

@@ -20,6 +20,7 @@ PATHS = [
     "/job?id=Letter%2Fann%2F%253Dstamp-900",
     "/parked",
     "/nodes",
+    "/webhooks",
     "/audit",
     "/tokens",
     "/search?q=ann",

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'wakeful[dev]' brings playwright")
-PATHS = ["/", "/objects", "/schedules", "/jobs", "/parked", "/nodes", "/audit", "/tokens", "/search?q=e"]
+PATHS = ["/", "/objects", "/schedules", "/jobs", "/parked", "/nodes", "/webhooks", "/audit", "/tokens", "/search?q=e"]
 PATHS += ["/object?class=Letter&key=ann", "/schedule?class=Letter&key=ann&name=deliver"]
 # Of what is smaller, those whose circle of 24 px would meet another target or its circle. A link in a line of text is let off.
 SMALL = """() => {

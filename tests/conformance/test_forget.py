@@ -18,6 +18,7 @@ from tests.conformance.house import House
 from wakeful import App, DurableObject, Quotas, RetryPolicy, errors
 from wakeful.compat.workers.worker import HostedFeature
 from wakeful.history.images import bookmark
+from wakeful.notices import Notice
 from wakeful.operations.acts import Acts
 from wakeful.operations.forgets import ObjectChoice
 from wakeful.runtime.feature import Feature
@@ -92,6 +93,11 @@ class Person(DurableObject):
 NOTHING: tuple[Any, ...] = ("", {}, None, 0)
 
 
+def _refuse(notice: Notice) -> None:
+    """What is to be told waits, and is parked."""
+    raise OSError("nobody is told")
+
+
 class Town:
     """An app with persons, and one of them who has everything."""
 
@@ -99,6 +105,8 @@ class Town:
         self.url = url
         self.app = App(**options)
         self.Person: Any = self.app.object(Person)
+        self.app.on(("parked", "missed"), _refuse, name="each")
+        self.app.on(("parked", "missed"), _refuse, name="counted", at_most="1d")
 
     def world(self, **options: Any) -> Any:
         return self.app.world(store=self.url, **options)

@@ -14,7 +14,7 @@ from wakeful.security.gate import Gate
 FORM = {"content-type": "application/x-www-form-urlencoded", "origin": "http://localhost:7420"}
 FREE = {"/login", "/{rest:path}"}  # what everyone may see: where to log in, and that there is no such page
 FIELDS = {"class": "Box", "key": "us/1", "name": "daily", "number": "1", "node": "n1", "id": "Box/us%2F1/put%3Aabc"}
-WIDE = {"/node/drain", "/node/undrain", "/audit", "/tokens", "/nodes", "/history"}
+WIDE = {"/node/drain", "/node/undrain", "/audit", "/tokens", "/nodes", "/history", "/webhooks", "/webhooks/test"}
 
 
 def _routes() -> list[tuple[str, str]]:

@@ -39,7 +39,7 @@ EDGES = (
     "wakeful.testing",
     "wakeful.http",
 )
-EDGES += ("wakeful.client", "wakeful.dashboard", "wakeful.telemetry", "wakeful.compat")
+EDGES += ("wakeful.client", "wakeful.dashboard", "wakeful.telemetry", "wakeful.compat", "wakeful.webhooks")
 
 
 def banned(text: str) -> list[tuple[int, str, str]]:

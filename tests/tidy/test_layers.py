@@ -19,6 +19,7 @@ LAYERS = {
     "sql": 4,
     "history": 4,
     "executors": 4,
+    "notices": 4,
     # The parts that put everything together, under the edges proper.
     "app": 5,
     "objects": 5,
@@ -26,6 +27,7 @@ LAYERS = {
     "system": 5,
     "machine": 5,
     "store_move": 5,
+    "webhooks": 5,
     "lifecycle": 5,
     "deployment": 5,
     "chart": 5,

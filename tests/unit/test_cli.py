@@ -128,7 +128,16 @@ def test_help_lists_every_command(wakeful: Command) -> None:
     assert all(name in answer.out for name in _COMMANDS)
 
 
-STORELESS = ("cron", "chart", "stubs", "move", "init", "completion", "keys new")  # which need no store, or two
+STORELESS = (
+    "cron",
+    "chart",
+    "stubs",
+    "move",
+    "init",
+    "completion",
+    "keys new",
+    "webhooks secret",
+)  # which need no store, or two
 
 
 @pytest.mark.parametrize("name", _COMMANDS)

@@ -22,7 +22,15 @@ READ = [
     "/job?id=Note/ann/%253Dbig",
     "/parked",
 ]
-READ += ["/parked/one?number=1", "/search?q=ann", "/live", "/chart.svg?class=Door&key=front", "/history", "/nodes"]
+READ += [
+    "/parked/one?number=1",
+    "/search?q=ann",
+    "/live",
+    "/chart.svg?class=Door&key=front",
+    "/history",
+    "/nodes",
+    "/webhooks",
+]
 ADMIN = ["/audit", "/tokens"]
 FORMS: dict[str, dict[str, str]] = {
     "/schedule/pause": ANN,
@@ -35,6 +43,7 @@ FORMS: dict[str, dict[str, str]] = {
     "/object/forget": {"class": "Note", "key": "ann", "typed": "ann"},
     "/node/drain": {"node": "x"},
     "/node/undrain": {"node": "x"},
+    "/webhooks/test": {"name": "x"},
 }
 
 

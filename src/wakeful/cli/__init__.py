@@ -54,6 +54,7 @@ _THEMES = {
         "redrive": ("parked", "Set parked timers due again."),
         "restore": ("history", "Have an object be as it was."),
         "forget": ("forget", "Forget an object, or a whole tenant: everything of it goes for good."),
+        "webhooks": ("webhooks", "Who is told of what happens; send one a test."),
         "drain": ("drain", "Let a node own nothing, so that it can be stopped at leisure."),
     },
     "Data": {

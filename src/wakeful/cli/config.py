@@ -98,8 +98,8 @@ def _default(one: Setting) -> Any:
 def _with_settings(command: click.Command) -> click.Command:
     """Let it take the options themselves, to be told what they would do."""
     for option in settings_file.settings().values():
-        if option.hidden or option.key in ("keys", "keys-file"):
-            continue  # never on a command line
+        if option.hidden or option.key in settings_file.NO_OPTIONS:
+            continue
         kind: dict[str, Any] = {"is_flag": True, "default": None} if option.is_flag else {"type": option.type}
         command.params.append(
             click.Option(

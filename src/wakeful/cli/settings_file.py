@@ -16,7 +16,7 @@ from wakeful.cli.dev import dev
 from wakeful.cli.known_names import meant
 from wakeful.cli.run_command import run
 from wakeful.cli.settings import Setting, holds_secret, origins, refusal
-from wakeful.system import KEYS, KEYS_FILE
+from wakeful.system import KEYS, KEYS_FILE, WEBHOOK, WEBHOOK_FILE
 
 FILE, PROJECT, TABLE = "wakeful.toml", "pyproject.toml", "tool.wakeful"
 CONFIG = "WAKEFUL_CONFIG"  # the file, if it is another
@@ -34,11 +34,16 @@ class SettingsFile(NamedTuple):
         return f"{self.path}:{self.lines[key]}" if key in self.lines else self.path
 
 
+NO_OPTIONS = frozenset({"keys", "keys-file", "webhook-secret", "webhook-secret-file"})  # never on a command line
+
+
 def settings() -> dict[str, Setting]:
-    """All of them by their names in the file: those of `run` and `dev`, and the keys, which no command takes."""
+    """All of them by their names in the file: those of `run` and `dev`, and those that no command takes."""
     found = {one.key: one for command in (run, dev) for one in command.params if isinstance(one, Setting)}
     found["keys"] = Setting(["--keys"], env=KEYS, rival=KEYS_FILE, is_secret=True, metavar="KEYS")
     found["keys-file"] = Setting(["--keys-file"], env=KEYS_FILE, rival=KEYS, metavar="FILE")
+    found["webhook-secret"] = Setting(["--webhook-secret"], env=WEBHOOK, rival=WEBHOOK_FILE, is_secret=True)
+    found["webhook-secret-file"] = Setting(["--webhook-secret-file"], env=WEBHOOK_FILE, rival=WEBHOOK, metavar="FILE")
     return found
 
 

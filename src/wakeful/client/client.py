@@ -258,6 +258,8 @@ class SyncLooks(BlockingClient):
     nodes = Blocked(Client.nodes)
     drain = Blocked(Client.drain)
     undrain = Blocked(Client.undrain)
+    webhooks = Blocked(Client.webhooks)
+    test_webhook = Blocked(Client.test_webhook)
 
 
 class SyncClient(SyncLooks):

@@ -176,6 +176,15 @@ class Looks:
         """Let it own shards again."""
         await self._do("POST", f"/v1/nodes/{segment(node)}/undrain")
 
+    async def webhooks(self) -> Rows:
+        """Who is told of what happens, with the latest deliveries."""
+        return await self._rows("/v1/webhooks")
+
+    async def test_webhook(self, name: str) -> Row:
+        """Send a test to that webhook; what came back."""
+        found: Row = await self._do("POST", f"/v1/webhooks/{segment(name)}/test")
+        return found
+
     async def search(self, text: str, *, limit: int = 20) -> Rows:
         """Whatever has that in its name."""
         return await self._rows("/v1/search", {"q": text, "limit": limit})

@@ -72,7 +72,7 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
         from starlette.routing import Mount, Route
     except ImportError:
         raise MissingExtra("the dashboard needs jinja2 and starlette: pip install 'wakeful[server]'") from None
-    from wakeful.dashboard import databases, due, jobs, live, login, nodes, objects, parked, points, schedules
+    from wakeful.dashboard import databases, due, jobs, live, login, nodes, objects, parked, points, schedules, webhooks
     from wakeful.dashboard.visits import Desk
 
     desk = Desk(deployment, gate)
@@ -103,7 +103,7 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
         "/parked/redrive": parked.redrive,
         "/parked/drop": parked.drop,
     }
-    wide = {"/node/drain": nodes.drain, "/node/undrain": nodes.undrain}
+    wide = {"/node/drain": nodes.drain, "/node/undrain": nodes.undrain, "/webhooks/test": webhooks.test}
     erase = Route("/object/forget", desk.page(objects.forget, "admin"), methods=["POST"])
     admin = {"/audit": login.audit_page, "/tokens": login.tokens_page}
     routing: list[BaseRoute] = [Route(path, desk.page(handler)) for path, handler in read.items()]
@@ -115,6 +115,7 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
     routing += [
         erase,
         Route("/nodes", desk.page(nodes.page, wide=True)),
+        Route("/webhooks", desk.page(webhooks.page, wide=True)),
         Route("/history", desk.page(live.history, wide=True)),
     ]
     routing += [

@@ -47,7 +47,10 @@ PAGES = (
     ("jobs", "/jobs", "Jobs"),
     ("parked", "/parked", "Parked"),
 )
-WIDE = (("nodes", "/nodes", "Nodes"),)  # about the whole deployment, so not for someone who is bound to a tenant
+WIDE = (
+    ("nodes", "/nodes", "Nodes"),
+    ("webhooks", "/webhooks", "Webhooks"),
+)  # about the whole deployment, so not for someone who is bound to a tenant
 ADMIN = (("audit", "/audit", "Audit"), ("tokens", "/tokens", "Tokens"))
 FORM_BYTES_MAX = 65_536  # a form with every parked number of a page in it is smaller
 FIELDS_MAX = 2_000

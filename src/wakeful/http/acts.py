@@ -293,6 +293,11 @@ async def forget(ask: Ask) -> Answer:
     return json_answer({"dry_run": False, "forgotten": await acts_of(ask).forget(choice), "held": None})
 
 
+async def test_webhook(ask: Ask) -> Answer:
+    """Send one a test, and say what came back."""
+    return json_answer(await acts_of(ask).test_webhook(ask.params["name"]))
+
+
 async def drain(ask: Ask) -> Answer:
     await acts_of(ask).drain(ask.params["node"])
     return json_answer({"node": ask.params["node"], "is_draining": True})

@@ -19,6 +19,7 @@ from wakeful.views.parked import PlainParked
 from wakeful.views.plain import Instant, OfObject
 from wakeful.views.schedules import PlainSchedule, PlainStanding
 from wakeful.views.search import PlainHit
+from wakeful.views.webhooks import PlainDelivery, PlainTest, PlainWebhook
 
 Schema = dict[str, Any]
 
@@ -136,6 +137,9 @@ NAMES: dict[Any, str] = {
     ForgetAnswer: "Forgotten",
     Holdings: "Holdings",
     DrainAnswer: "Draining",
+    PlainWebhook: "Webhook",
+    PlainDelivery: "Delivery",
+    PlainTest: "WebhookTest",
     PlainHit: "Hit",
     PlainAudit: "Audit",
     HealthAnswer: "Health",
@@ -207,6 +211,7 @@ SCHEMAS: dict[str, Schema] = {name: _fields(kind) for kind, name in NAMES.items(
     "ParkedPage": _page("Parked"),
     "JobPage": _page("Job"),
     "NodePage": _page("Node", unowned=list[int], lost=dict[str, list[int]]),
+    "WebhookPage": _page("Webhook"),
     "HitPage": _page("Hit"),
     "AuditPage": _page("Audit"),
 }

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.history.feature import RESTORE
 from wakeful.jobs.ids import parse_id
+from wakeful.notices.deliveries import CLASS as NOTICES
+from wakeful.notices.feature import SEND_TEST
 from wakeful.operations.forgets import ObjectChoice, forget
 from wakeful.runtime.redrives import DROP, NUMBER_MAX, REDRIVE, Find, each_parked, survey
 from wakeful.security.audit import DONE, FAILED, LOG, NOTHING, PARTLY
@@ -21,7 +23,7 @@ from wakeful.sql.feature import WRITE
 from wakeful.store.protocol import ASIDE, Query, Store, Views
 from wakeful.transport.control import redriven
 from wakeful.values.errors import BadOption, Conflict, WakefulError
-from wakeful.values.ids import ObjectId
+from wakeful.values.ids import ObjectId, check_key
 from wakeful.values.timers import Parked
 
 if TYPE_CHECKING:
@@ -231,6 +233,16 @@ class Acts:
         """Run these statements in a turn of the object; how many rows were written, and the first rows of the last."""
         async with self.row(WRITE, str(id), {"query": query[:QUERY_CHARS_KEPT]}):
             answer: dict[str, Any] = await self.send(id, WRITE, (query,), {})
+            return answer
+
+    # notices
+
+    async def test_webhook(self, name: str) -> Any:
+        """Send a test to that webhook; what came back."""
+        async with self.row("webhook.test", name) as end:
+            answer = await self.send(ObjectId(NOTICES, check_key(NOTICES, name)), SEND_TEST, (), {})
+            if not answer["ok"]:
+                end.outcome, end.said = FAILED, answer["error"]
             return answer
 
     # points in time

@@ -33,6 +33,18 @@ class StoreOutage(Protocol):
     def refusal(self) -> Unavailable: ...
 
 
+class NodeNotices(Protocol):
+    """Those who want to hear of what happens on a node (see the feature `notices`)."""
+
+    def add_to(self, turn: Any) -> None:
+        """A turn is about to be committed: what people are to hear of it goes with it."""
+        ...
+
+    def outage_began(self, error: Unavailable) -> None: ...
+
+    def outage_ended(self) -> None: ...
+
+
 class NodeRuntime(Env, ABC):
     """The node of an object: where what it sends, adds and starts goes."""
 
@@ -41,6 +53,7 @@ class NodeRuntime(Env, ABC):
     inserter: Inserter
     sideline: Sideline
     features: dict[str, Any]  # each feature's own, by its name
+    notices: NodeNotices | None = None  # None: nobody wants to hear of anything
     # Told of shards that go or are in doubt, and when a lapsed lease runs again: others may have thought the node dead.
     erasers: list[Callable[[Any], Awaitable[None]]]  # of each feature: an object is forgotten, see feature.py
     farewells: list[Callable[[Collection[int]], None]]

@@ -95,6 +95,8 @@ class Outage:
             "nothing is answered or fired until the store answers: %s%s", error, more, extra={"code": "store.down"}
         )
         self._is_said, self._unsaid = True, 0
+        if self._node.notices is not None:
+            self._node.notices.outage_began(error)
 
     def end(self) -> None:
         """The store is there, or nobody need wait for it any more: those who did go on, and see."""
@@ -199,6 +201,8 @@ class Outage:
         self._recovery = None
         node.sideline.cut(set(range(SHARDS)) - node.epochs.keys())
         node.go_up()
+        if self._is_said and node.notices is not None:
+            node.notices.outage_ended()
 
 
 # How does a node that stops take leave of its store, also of one that is away?

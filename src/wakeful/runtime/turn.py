@@ -429,6 +429,8 @@ class Turn(CommitDraft):
         if activation.unnumbered is not None:
             self.writes[MIGRATIONS_SLOT], activation.unnumbered = activation.unnumbered, None
         node, id = activation.node, activation.id
+        if node.notices is not None:
+            node.notices.add_to(self)
         sends = self.sends and node.route_timers(id, self.sends)
         commit = self.as_commit(id, activation.shard, activation.epoch, node.clock.now(), timers, self.consumed, sends)
         self.commits += 1

@@ -5,6 +5,7 @@ import random
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from wakeful.notices.feature import NoticeFeature
 from wakeful.policy.lease import lease_of
 from wakeful.policy.limits import Limits
 from wakeful.runtime.homes import Homes
@@ -20,6 +21,7 @@ from wakeful.testing.network import PACE, Network
 from wakeful.testing.patience import PATIENCE, Patience
 from wakeful.testing.sockets import SocketClient
 from wakeful.testing.timewarp import Timewarp
+from wakeful.testing.webhooks import WebhookReceiver
 from wakeful.values.codec import decode
 from wakeful.values.commits import USER, Info
 from wakeful.values.errors import BadOption, BadTime, NotRunning, UnknownClass
@@ -151,9 +153,12 @@ class World:
         self._node: Node | None = None
         self._lives = 0
         self._beside = Beside(self, list(app.deployment.places))
+        self.webhooks = WebhookReceiver()  # nothing goes out
 
     async def __aenter__(self) -> "World":
         self._warp.install()
+        for feature in self._notice_features:
+            feature.subscriptions.sender = self.webhooks
         try:
             await (self._boot() if self._count == 1 else self.nodes(self._count))
         except BaseException:
@@ -174,6 +179,8 @@ class World:
                 await self._store.close()
         finally:
             self._warp.remove()
+            for feature in self._notice_features:
+                feature.subscriptions.sender = None
         if exc[0] is not None:
             print(f"world seed: {self.seed}")
         found = self._warp.patience.found
@@ -182,6 +189,10 @@ class World:
             if task is not None:
                 task.uncancel()
             raise found
+
+    @property
+    def _notice_features(self) -> list[NoticeFeature]:
+        return [one for one in self.app.deployment.features if isinstance(one, NoticeFeature)]
 
     # looking
 

@@ -1,5 +1,6 @@
 """Layer 5. What failed for good and waits for a person?"""
 
+from wakeful.notices.deliveries import CLASS as NOTICES
 from wakeful.store.protocol import Query
 from wakeful.values.errors import BadOption, UnknownParked
 from wakeful.values.ids import ObjectId
@@ -44,7 +45,7 @@ async def page(
 
 async def rows(view: View, query: Query, limit: int = 50, cursor: str | None = None) -> RowPage[Parked]:
     """The same before they are plain."""
-    keep = lambda row: is_shown(row.timer.id.cls, query.cls)  # noqa: E731
+    keep = lambda row: is_shown(row.timer.id.cls, query.cls) or row.timer.id.cls == NOTICES  # noqa: E731
     return await find(view, PARKED, query, limit=limit, cursor=cursor, keep=keep)
 
 
