@@ -15,8 +15,8 @@ from wakeful.jobs.jobs import Jobs
 from wakeful.lifecycle import OWN_MACHINE, Joining, running
 from wakeful.machine import Machine
 from wakeful.machines.feature import MachineFeature
-from wakeful.machines.news import watch
-from wakeful.machines.snapshot import Snapshot
+from wakeful.machines.news import watch_of
+from wakeful.machines.watch import Watch
 from wakeful.operations.text_calls import TextCallFeature
 from wakeful.policy.lease import lease_of
 from wakeful.policy.limits import Limits
@@ -167,12 +167,15 @@ class App:
             self._schedules.functions.add(spec, start, name=f"dag.{dag.name}", **options)
         return cls
 
-    def watch(self, cls: type[Machine], key: str, *, caller: Any = None) -> AsyncIterator[Snapshot | dict[str, Any]]:
-        """`async for`: snapshots of a machine and events that it emits, as far as its class lets this caller see them."""
+    def watch(self, cls: type[Machine], key: str, *, caller: Any = None) -> Watch:
+        """`async for`: snapshots of a machine and events that it emits, as far as its class lets this caller see them.
+
+        And `await watch.wait_for("paid", timeout="1h")`, `await watch.send("PAY")`.
+        """
         known = self.deployment.registry.of_class(cls)
         if not issubclass(cls, Machine):
             raise BadOption(f"{known.name} is no Machine, so there is nothing to watch", code="machine.watch")
-        return watch(self.deployment, ObjectId(known.name, check_key(known.name, key)), caller)
+        return watch_of(self.deployment, ObjectId(known.name, check_key(known.name, key)), caller)
 
     @property
     def every(self) -> Every[Any]:

@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 
 from wakeful.http import table
-from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, json_bytes, path_of
+from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, path_of
 from wakeful.http.calls import early_deadline, is_call
 from wakeful.http.openapi import document
 from wakeful.http.pace import HEALTH, Admission, Begun
@@ -27,6 +27,7 @@ from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.crowd import Askers, Crowding, Turnstile, address_of
 from wakeful.security.patience import lock_of, unless_locked, within
 from wakeful.values.errors import DeadlineExceeded, NotRunning, OutcomeUnknown, StoreDown, WakefulError
+from wakeful.values.json_patch import json_bytes
 from wakeful.values.metrics import LASTING, ROUTE
 from wakeful.values.trace import TRACE, trace_of_header
 

@@ -155,6 +155,7 @@ SIGHTS = [
         "call",
         "A machine's snapshots and emitted events, as far as its class lets the caller see them, as server-sent events.",
         machine_watch.watch,
+        query=(machine_watch.PATCHES,),
         answer="EventStream",
         media="text/event-stream",
         problems=(404, 409, 424, 504),
