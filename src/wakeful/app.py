@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -221,6 +221,33 @@ class App:
     async def forget_all(self, prefix: str, cls: type | None = None) -> int:
         """Have all objects forgotten whose keys begin like that, of one class or of all: a whole tenant; how many."""
         return await self._forget(cls, prefix=prefix)
+
+    async def token(
+        self,
+        cls: type,
+        key: str,
+        *,
+        methods: Sequence[str] | None = None,
+        events: Sequence[str] | None = None,
+        ttl: Duration = "1h",
+        name: str = "client",
+    ) -> str:
+        """A token for this one object, to be given to a page: it may call these methods, until it ends by itself.
+
+        Of a machine `"snapshot"` is to watch, which is all unless `methods` says otherwise, and `events` are those that it
+        may send. `"on_connect"` is a WebSocket to the object. The object knows who it is by `object:NAME`.
+        """
+        from wakeful.security.object_tokens import SNAPSHOT, check_grant
+        from wakeful.security.tokens import dice_bytes, issue
+
+        node, known = self._running(), self.deployment.registry.of_class(cls)
+        if events is not None and not issubclass(cls, Machine):
+            raise BadOption(f"{known.name} is no Machine, so it is sent no events", code="token.events")
+        if methods is None:
+            methods = (SNAPSHOT,) if issubclass(cls, Machine) else ()
+        id, ttl_ms = ObjectId(known.name, check_key(known.name, key)), duration_ms(ttl, what="ttl")
+        fields = check_grant(id, known, methods, events, name, ttl_ms)
+        return await issue(node.send, dice_bytes(node.dice), fields, node.clock.now() + ttl_ms)
 
     async def _forget(self, cls: type | None, **which: str) -> int:
         from wakeful.operations.forgets import ObjectChoice, forget

@@ -5,6 +5,9 @@ from typing import Any
 from tests.teeth.broken import swapped
 from wakeful.http import watch_socket
 from wakeful.http.watch_socket import WatchSocket
+from wakeful.security import object_tokens
+from wakeful.security.gate import Gate
+from wakeful.security.object_tokens import Grant
 from wakeful.values import json_patch
 
 
@@ -51,3 +54,43 @@ def the_key_of_an_event_is_forgotten() -> Any:
         return broken
 
     return swapped(watch_socket, "deliver", make)
+
+
+def a_token_for_one_object_is_for_its_class() -> Any:
+    """Whoever holds one may do the same with every key."""
+
+    def make(check_object: Any) -> Any:
+        def broken(self: Grant, id: Any) -> None:
+            check_object(self, type(id)(id.cls, self.key))
+
+        return broken
+
+    return swapped(Grant, "check_object", make)
+
+
+def what_a_token_says_is_believed() -> Any:
+    """Nobody looks at its signature."""
+
+    def make(read: Any) -> Any:
+        def broken(text: str, key: Any, now: int) -> Any:
+            payload = text.split(".")[1] if text.count(".") == 2 else ""
+            try:
+                return object_tokens.msgspec.json.decode(object_tokens._unspell(payload), type=Grant)
+            except ValueError:
+                return read(text, key, now)
+
+        return broken
+
+    return swapped(object_tokens, "read", make)
+
+
+def every_route_takes_a_token_for_one_object() -> Any:
+    """Who may watch one order may list all of them."""
+
+    def make(admit: Any) -> Any:
+        def broken(self: Gate, *args: Any, **options: Any) -> Any:
+            return admit(self, *args, **{**options, "takes_grants": True})
+
+        return broken
+
+    return swapped(Gate, "admit", make)

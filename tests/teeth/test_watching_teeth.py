@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.http import test_watch_sends
+from tests.security import test_object_tokens
 from tests.teeth import broken_watching
 from tests.teeth.catching import Catcher, Teeth
 from tests.unit import test_json_patch
@@ -30,11 +31,29 @@ def repeated() -> None:
     asyncio.run(test_watch_sends.test_an_event_that_is_sent_again_under_its_key_is_taken_once())
 
 
+def others() -> None:
+    """tests/security: another object."""
+    asyncio.run(test_object_tokens.test_another_object_and_another_class_are_refused_without_a_word_about_them())
+
+
+def forged() -> None:
+    """tests/security: tokens that nobody signed."""
+    asyncio.run(test_object_tokens.test_what_was_changed_or_signed_by_somebody_else_is_refused())
+
+
+def routes() -> None:
+    """tests/security: all the other routes."""
+    asyncio.run(test_object_tokens.test_no_other_route_takes_it())
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "equal_is_what_python_takes_for_equal": (spelling,),
     "names_go_into_a_path_as_they_are": (names,),
     "a_socket_that_is_open_may_send": (revoked,),
     "the_key_of_an_event_is_forgotten": (repeated,),
+    "a_token_for_one_object_is_for_its_class": (others,),
+    "what_a_token_says_is_believed": (forged,),
+    "every_route_takes_a_token_for_one_object": (routes,),
 }
 TEETH = Teeth(broken_watching, BROKEN, beside={"_OpenGate"})
 

@@ -158,7 +158,7 @@ class Api:
         needed: Any = route.scope
         node = self.deployment.node
         if not is_call(route) or node is None or self.gate.knows(connection):  # a task for each call would cost 80 µs
-            asked = self.gate.admit(connection, needed, wide=route.is_wide)
+            asked = self.gate.admit(connection, needed, wide=route.is_wide, takes_grants=route.takes_grants)
             is_watched = route.is_look and node is not None
             return await (unless_locked(ask.node, asked, lambda: ask.homes) if is_watched else asked)
         deadline_ms, wait_ms = early_deadline(ask, route), node.limits.store_wait_ms
@@ -168,7 +168,8 @@ class Api:
             raise self._crowding.refusal(verdict, "those whom the store has not known yet", self._left, asker)
         began_at = node.clock.now()
         left_ms = wait_ms if deadline_ms is None else min(deadline_ms, wait_ms)
-        admission = await within(node, self.gate.admit(connection, needed, wide=route.is_wide), left_ms)
+        asked = self.gate.admit(connection, needed, wide=route.is_wide, takes_grants=route.takes_grants)
+        admission = await within(node, asked, left_ms)
         if not admission.done():
             self._leave(admission, asker)
             kind = StoreDown if left_ms == wait_ms else DeadlineExceeded

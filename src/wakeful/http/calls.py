@@ -38,6 +38,7 @@ async def call(ask: Ask) -> Answer:
         return node.copy_call(id, method, args, kwargs) if is_long else (args, kwargs)
 
     args, kwargs = await ask.beside(arguments)
+    await ask.gate.check_sent(connection_of(ask), ask.who, method, args)
     key = request_key(ask)
     deadline_ms = deadline_of(ask)
     deadline_at = None if deadline_ms is None else node.clock.now() + deadline_ms

@@ -60,7 +60,7 @@ async def _connect(
         scope = _with_token(scope)
         cls, key, what = _object_in(scope)
         connection = HTTPConnection(scope)
-        caller = await gate.admit(connection, "call")
+        caller = await gate.admit(connection, "call", takes_grants=True)
         target = await gate.check_named(connection, caller, cls, key)
         if sent is not None:
             sent.belong(asker_of(caller, key))
@@ -72,6 +72,7 @@ async def _connect(
             watched = WatchSocket(deployment, gate, connection, caller, target, is_patched=is_patched)
             await watched.begin()
         else:
+            await gate.check_connect(connection, caller)
             held, chosen = await gateway.connect(target, _request(scope, caller), wire)
     except Exception as error:
         await _deny(scope, send, error, caller)

@@ -174,7 +174,7 @@ class WatchSocket:
     async def _send(self, sent: SentEvent, *, is_long: bool) -> None:
         if sent.key is not None and not re.fullmatch(KEY, sent.key):
             raise Problem(400, "request.key.form", "key: 1 to 255 characters of ASCII without spaces")
-        caller = await self._gate.admit(self._connection, "call")
+        caller = await self._gate.admit(self._connection, "call", takes_grants=True)
         id, node = self._id, self._node
         await self._gate.check_exposed(self._connection, caller, id.cls, id.key, SEND)
         signature = signature_of(node.registry.by_name(id.cls), SEND)
@@ -184,6 +184,7 @@ class WatchSocket:
             return node.copy_call(id, SEND, args, kwargs) if is_long else (args, kwargs)
 
         args, kwargs = await self._beside(arguments, is_long=is_long)
+        await self._gate.check_sent(self._connection, caller, SEND, args)
         await deliver(node, id, SEND, args, kwargs, request_key=sent.key, is_carried=is_long)
 
     async def _beside(self, make: Callable[[], T], *, is_long: bool) -> T:
