@@ -5,6 +5,7 @@ from typing import Any
 from tests.teeth.broken import swapped
 from wakeful.http import watch_socket
 from wakeful.http.watch_socket import WatchSocket
+from wakeful.machines.event_shapes import EventShapes
 from wakeful.security import object_tokens
 from wakeful.security.gate import Gate
 from wakeful.security.object_tokens import Grant
@@ -94,3 +95,8 @@ def every_route_takes_a_token_for_one_object() -> Any:
         return broken
 
     return swapped(Gate, "admit", make)
+
+
+def shapes_are_for_the_document_only() -> Any:
+    """Whatever is sent reaches the chart."""
+    return swapped(EventShapes, "check", lambda check: lambda self, event: event)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.http import test_watch_sends
+from tests.http import test_event_shapes, test_watch_sends
 from tests.security import test_object_tokens
 from tests.teeth import broken_watching
 from tests.teeth.catching import Catcher, Teeth
@@ -46,6 +46,11 @@ def routes() -> None:
     asyncio.run(test_object_tokens.test_no_other_route_takes_it())
 
 
+def shapes() -> None:
+    """tests/http: an event without a field that it needs."""
+    asyncio.run(test_event_shapes.test_what_fits_arrives_as_its_annotations_say())
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "equal_is_what_python_takes_for_equal": (spelling,),
     "names_go_into_a_path_as_they_are": (names,),
@@ -53,6 +58,7 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "the_key_of_an_event_is_forgotten": (repeated,),
     "a_token_for_one_object_is_for_its_class": (others,),
     "what_a_token_says_is_believed": (forged,),
+    "shapes_are_for_the_document_only": (shapes,),
     "every_route_takes_a_token_for_one_object": (routes,),
 }
 TEETH = Teeth(broken_watching, BROKEN, beside={"_OpenGate"})
