@@ -16,8 +16,8 @@ from wakeful.jobs.jobs import Jobs
 from wakeful.lifecycle import OWN_MACHINE, Joining, running
 from wakeful.machine import Machine
 from wakeful.machines.feature import MachineFeature
-from wakeful.machines.news import watch
-from wakeful.machines.snapshot import Snapshot
+from wakeful.machines.news import watch_of
+from wakeful.machines.watch import Watch
 from wakeful.notices.feature import NoticeFeature
 from wakeful.notices.signatures import Secrets
 from wakeful.notices.subscriptions import Handler, handler_subscription, webhook_subscription
@@ -176,12 +176,15 @@ class App:
             self._schedules.functions.add(spec, start, name=f"dag.{dag.name}", **options)
         return cls
 
-    def watch(self, cls: type[Machine], key: str, *, caller: Any = None) -> AsyncIterator[Snapshot | dict[str, Any]]:
-        """`async for`: snapshots of a machine and events that it emits, as far as its class lets this caller see them."""
+    def watch(self, cls: type[Machine], key: str, *, caller: Any = None) -> Watch:
+        """`async for`: snapshots of a machine and events that it emits, as far as its class lets this caller see them.
+
+        And `await watch.wait_for("paid", timeout="1h")`, `await watch.send("PAY")`.
+        """
         known = self.deployment.registry.of_class(cls)
         if not issubclass(cls, Machine):
             raise BadOption(f"{known.name} is no Machine, so there is nothing to watch", code="machine.watch")
-        return watch(self.deployment, ObjectId(known.name, check_key(known.name, key)), caller)
+        return watch_of(self.deployment, ObjectId(known.name, check_key(known.name, key)), caller)
 
     @property
     def every(self) -> Every[Any]:
@@ -296,6 +299,33 @@ class App:
     async def forget_all(self, prefix: str, cls: type | None = None) -> int:
         """Have all objects forgotten whose keys begin like that, of one class or of all: a whole tenant; how many."""
         return await self._forget(cls, prefix=prefix)
+
+    async def token(
+        self,
+        cls: type,
+        key: str,
+        *,
+        methods: Sequence[str] | None = None,
+        events: Sequence[str] | None = None,
+        ttl: Duration = "1h",
+        name: str = "client",
+    ) -> str:
+        """A token for this one object, to be given to a page: it may call these methods, until it ends by itself.
+
+        Of a machine `"snapshot"` is to watch, which is all unless `methods` says otherwise, and `events` are those that it
+        may send. `"on_connect"` is a WebSocket to the object. The object knows who it is by `object:NAME`.
+        """
+        from wakeful.security.object_tokens import SNAPSHOT, check_grant
+        from wakeful.security.tokens import dice_bytes, issue
+
+        node, known = self._running(), self.deployment.registry.of_class(cls)
+        if events is not None and not issubclass(cls, Machine):
+            raise BadOption(f"{known.name} is no Machine, so it is sent no events", code="token.events")
+        if methods is None:
+            methods = (SNAPSHOT,) if issubclass(cls, Machine) else ()
+        id, ttl_ms = ObjectId(known.name, check_key(known.name, key)), duration_ms(ttl, what="ttl")
+        fields = check_grant(id, known, methods, events, name, ttl_ms)
+        return await issue(node.send, dice_bytes(node.dice), fields, node.clock.now() + ttl_ms)
 
     async def _forget(self, cls: type | None, **which: str) -> int:
         from wakeful.operations.forgets import ObjectChoice, forget

@@ -47,6 +47,7 @@ class Machine(DurableObject):
     version: ClassVar[int] = 1  # raise it when living machines no longer fit, and give `migrate`
     resume: ClassVar[str] = "deadline"  # or "restart", or "pause_while_down"
     on_crash: ClassVar[str] = "again"  # or "error": what an invoked method comes to whose process died
+    events: ClassVar[Mapping[str, Any] | None] = None  # what callers may send: a shape for each type; None: anything
     retry: ClassVar[RetryPolicy | None] = None  # of actions, and of delays whose step raised; None: five attempts
 
     __wakeful_reader_operations__ = (NEWS, SEEN)
@@ -69,6 +70,8 @@ class Machine(DurableObject):
         bound = feature.bound_of(self.ctx.cls)
         now = turn.activation.node.clock.now()
         given = _event(event, data)
+        if bound.events is not None and given["type"] != ROUTE:
+            given = bound.events.check(given)
         kept = await present(feature, turn, bound) or await begin(feature, turn, bound, None)
         take(feature, turn, bound, kept, given, lambda snapshot, at: step(bound.chart, snapshot, given, at))
         note(turn, EVENT, now)

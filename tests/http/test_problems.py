@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.http.http_stage import make_app, opened, problem
-from wakeful.http.asks import json_bytes
 from wakeful.http.problems import FAILED, STATUS, Problem, Raised, problem_of, status_of
 from wakeful.values import errors
 from wakeful.values.errors import BadOption, LimitExceeded, TooMany, TurnFailed, Unavailable, WakefulError
+from wakeful.values.json_patch import json_bytes
 
 
 def tree(cls: type) -> list[type]:

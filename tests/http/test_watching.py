@@ -188,7 +188,7 @@ async def test_after_a_connection_that_broke_only_what_changed_is_news(monkeypat
 
 
 def told_of(n: int) -> dict[str, Any]:
-    return plain_snapshot(Snapshot(value="open", context={"n": n}, status="active"))
+    return {"to": 1, "snapshot": plain_snapshot(Snapshot(value="open", context={"n": n}, status="active"))}
 
 
 async def test_the_blocking_client_watches_too() -> None:

@@ -11,6 +11,7 @@ from tests.http.events_reader import Reader
 from tests.http.http_stage import Stage
 from wakeful import App, DurableObject, Machine, assign
 from wakeful.machines.snapshot import Snapshot
+from wakeful.values.json_patch import apply
 
 PATH = "/v1/objects/Door/front/watch"
 PATH_OF = "/v1/objects/Door/front/"
@@ -77,16 +78,28 @@ async def send(stage: Stage, event: str, **options: Any) -> Any:
     return answer.json()["result"]
 
 
+def state_of(messages: list[dict[str, Any]]) -> Any:
+    """What a client that applies patches knows in the end; each must lead on from where it was."""
+    state, at = None, 0
+    for one in messages:
+        if one["kind"] == "snapshot":
+            state, at = one["snapshot"], one["to"]
+        elif one["kind"] == "patch":
+            assert one["from"] == at
+            state, at = apply(state, one["patch"]), one["to"]
+    return state
+
+
 class Socket:
     """A client's end of a WebSocket, by hand."""
 
-    def __init__(self, stage: Stage, path: str = PATH, **headers: str) -> None:
+    def __init__(self, stage: Stage, path: str = PATH, *, query: str = "", **headers: str) -> None:
         sent = {"host": "localhost"} | headers
         self._scope = {
             "type": "websocket",
             "path": path,
             "raw_path": path.encode(),
-            "query_string": b"",
+            "query_string": query.encode(),
             "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
             "client": ("127.0.0.1", 1),
             "subprotocols": [],
@@ -111,6 +124,19 @@ class Socket:
 
     def say(self, message: dict[str, Any]) -> None:
         self._says.put_nowait(message)
+
+    async def send(self, id: int | str, event: Any, **more: Any) -> Any:
+        """Send an event; the answer to it."""
+        self.say({"type": "websocket.receive", "text": json.dumps({"id": id, "send": event, **more})})
+        await self._stage.world.settle()
+        answers = [one for one in self.texts if one["kind"] in ("accepted", "refused") and one["id"] == id]
+        return answers[-1] if answers else None
+
+    @property
+    def end(self) -> tuple[int, str] | None:
+        """With what the server closed it."""
+        last = self.sent[-1]
+        return (last["code"], last["reason"]) if last["type"] == "websocket.close" else None
 
     @property
     def texts(self) -> list[Any]:

@@ -179,3 +179,24 @@ def _audit(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("WAKEFUL_KEYS", key)
     rows: list[dict[str, Any]] = command(capsys, "audit")["rows"]
     return rows
+
+
+def test_a_token_for_one_object_is_made_and_all_of_them_end_with_their_key(
+    capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    made = command(capsys, "tokens", "object", "Door", "front", "--event", "OPEN", "--ttl", "5m", "--name", "ann")
+    assert (made["class"], made["methods"], made["events"]) == ("Door", ["snapshot", "send"], ["OPEN"])
+    out, err = said(capsys, "tokens", "object", "Box", "b", "--method", "get")
+    assert out.startswith(made["token"][:12])  # signed under the same key
+    assert "for get of Box/b, until" in err
+    assert "--yes" in said(capsys, "tokens", "rotate", code=2)[1]
+    rotated = command(capsys, "tokens", "rotate", "--yes")
+    after = command(capsys, "tokens", "object", "Door", "front")
+    assert after["token"].startswith(f"wo_{rotated['signed_by']}.")
+    assert not made["token"].startswith(f"wo_{rotated['signed_by']}.")
+    assert "7 days" in said(capsys, "tokens", "object", "Door", "front", "--ttl", "8d", code=2)[1]
+    rows = command(capsys, "audit")
+    acts = [row["act"] for row in (rows["rows"] if isinstance(rows, dict) else rows)]
+    assert acts.count("token.object") == 3
+    assert acts.count("token.rotate") == 1
+    assert made["token"].split(".")[1] not in json.dumps(rows)

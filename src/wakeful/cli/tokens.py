@@ -210,5 +210,79 @@ def _plain(token: "Token", now: int) -> dict[str, Any]:
     }
 
 
-for _command in (create, listing, revoke, clear):
+@options.command("object")
+@click.argument("cls", metavar="CLASS")
+@click.argument("key", metavar="KEY")
+@click.option(
+    "--method", "methods", multiple=True, metavar="NAME", help="A method that it may call; on_connect: a WebSocket."
+)
+@click.option("--event", "events", multiple=True, metavar="TYPE", help="An event that it may send to a machine.")
+@click.option("--ttl", default="1h", show_default=True, metavar="LENGTH", help="When it ends by itself; 7d at most.")
+@click.option("--name", default="client", show_default=True, metavar="NAME", help="Whom it is for: object:NAME.")
+@options.store_option
+def for_object(
+    cls: str, key: str, methods: tuple[str, ...], events: tuple[str, ...], ttl: str, name: str, url: str, as_json: bool
+) -> None:
+    """Make a token for one object and print it; without --method it is for watching a machine.
+
+    It is signed and not kept: it ends by itself, or with all others by `wakeful tokens rotate`.
+    """
+    asyncio.run(_for_object(cls, key, methods or ("snapshot",), events or None, ttl, name, url, as_json))
+
+
+async def _for_object(
+    cls: str,
+    key: str,
+    methods: tuple[str, ...],
+    events: tuple[str, ...] | None,
+    ttl: str,
+    name: str,
+    url: str,
+    as_json: bool,
+) -> None:
+    from wakeful.cli.output import iso, now_ms, put_json, put_line
+    from wakeful.cli.session import acting_on_reserved
+    from wakeful.security.object_tokens import check_grant
+    from wakeful.security.scopes import check_object
+    from wakeful.security.tokens import issue
+    from wakeful.values.times import duration_ms
+
+    ttl_ms = duration_ms(ttl, what="--ttl")
+    fields = check_grant(check_object(cls, key), None, methods, events, name, ttl_ms)
+    expires_at = now_ms() + ttl_ms
+    detail = {"methods": list(fields["methods"]), "events": events, "name": name, "expires_at": iso(expires_at)}
+    async with acting_on_reserved(url, makes=True) as acts, acts.row("token.object", f"{cls}/{key}", detail):
+        text = await issue(acts.send, secrets.token_bytes, fields, expires_at)
+    if as_json:
+        put_json({"token": text, "class": cls, "key": key, **detail})
+    else:
+        put_line(text)
+        click.echo(f"for {', '.join(fields['methods'])} of {cls}/{key}, until {iso(expires_at)}", err=True)
+
+
+@options.command("rotate")
+@click.option("--yes", is_flag=True, help="Do it.")
+@options.store_option
+def rotate(yes: bool, url: str, as_json: bool) -> None:
+    """End all tokens for single objects: those of `wakeful tokens object` and `app.token`. Others stay."""
+    if not yes:
+        words = "this ends every token for a single object, and what is open with one; say --yes if that is meant"
+        raise CommandError(words, code="tokens.rotate", exit_code=USAGE)
+    asyncio.run(_rotate(url, as_json))
+
+
+async def _rotate(url: str, as_json: bool) -> None:
+    from wakeful.cli.output import put_json, put_line
+    from wakeful.cli.session import acting_on_reserved
+    from wakeful.security.tokens import ALL, new_signing_key
+
+    async with acting_on_reserved(url, makes=True) as acts, acts.row("token.rotate", "tokens for single objects"):
+        made = await acts.send(ALL, "signing", (new_signing_key(secrets.token_bytes),), {"is_new": True})
+    if as_json:
+        put_json({"signed_by": made["id"]})
+    else:
+        put_line("tokens for single objects are over; the next are signed under another key", "green")
+
+
+for _command in (create, listing, revoke, clear, for_object, rotate):
     tokens.add_command(_command)

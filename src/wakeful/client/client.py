@@ -7,7 +7,7 @@ async with Client("http://127.0.0.1:7420", token=…) as client:
 import os
 import ssl
 import weakref
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypedDict, TypeVar, Unpack, cast, overload
 
@@ -18,6 +18,7 @@ from wakeful.client.schedules import ClientSchedules
 from wakeful.client.wire import HttpWire, check_extra, segment
 from wakeful.jobs.signatures import ScheduleJobBlocking
 from wakeful.machines.snapshot import Snapshot
+from wakeful.machines.watch import Watch
 from wakeful.runtime.calls import make_stub
 from wakeful.runtime.registry import ObjectClass, looked_at, name_of
 from wakeful.runtime.sync_method import Blocked
@@ -136,6 +137,22 @@ class Client(Looks):
     async def chart(self, cls: type | str, key: str) -> str:
         """The picture of a machine as it stands, as SVG."""
         return str(await self._look(f"{object_path(cls, key)}/chart.svg"))
+
+    def watch(self, cls: type | str, key: str) -> Watch:
+        """A machine as it changes: its snapshots and emitted events, as far as its class lets the token see them.
+
+        `async for` has no end; the first is how it stands, and so is the first after a connection that broke, unless
+        nothing has changed. `await watch.wait_for("paid", timeout="1h")` waits for a state, `await watch.send("PAY")`
+        sends an event, once however often it has to be repeated.
+        """
+        name = check_class(name_of(cls))
+        target = ObjectId(name, check_key(name, key))
+
+        async def deliver(event: str | Mapping[str, Any], data: dict[str, Any]) -> Snapshot | None:
+            answer = await self.send(target, "send", (event,), data, deadline_ms=None, request_key=None)
+            return cast("Snapshot | None", answer)
+
+        return Watch(str(target), lambda: self._news(cls, key), deliver)
 
     def known(self, cls: type | str) -> Any:
         """What is known of the class: everything when it is here, else only its name."""
@@ -262,6 +279,39 @@ class SyncLooks(BlockingClient):
     test_webhook = Blocked(Client.test_webhook)
 
 
+class SyncWatch(Blocking):
+    """`Watch`, blocking. `with client.watch(Order, "o-1") as watch:` closes it."""
+
+    _inner: Watch
+    wait_for = Blocked(Watch.wait_for)
+    send = Blocked(Watch.send)
+    close = Blocked(Watch.aclose)
+
+    def __enter__(self) -> "SyncWatch":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The last that is known here."""
+        return self._inner.snapshot
+
+    def __iter__(self) -> Iterator[Snapshot | Row]:
+        """News as they come, without an end; whoever leaves the loop closes the watch."""
+        yield from each(self._inner, self._thread)
+
+
+def each(source: Any, thread: LoopThread) -> Iterator[Any]:
+    """What an async iterator gives, without an end."""
+    try:
+        while True:
+            yield thread.run(_next(source))
+    finally:
+        thread.run(source.aclose())
+
+
 class SyncClient(SyncLooks):
     """`Client.sync(url, token=…)`: every method of `Client`, blocking. Any number of threads may share one.
 
@@ -307,18 +357,11 @@ class SyncClient(SyncLooks):
 
     def events(self, *kinds: str, since: datetime | None = None) -> Iterator[Row]:
         """What happens, as it does, without an end."""
-        yield from self._each(self._client.events(*kinds, since=since))
+        yield from each(self._client.events(*kinds, since=since), self._thread)
 
-    def watch(self, cls: type | str, key: str) -> Iterator[Snapshot | Row]:
-        """A machine's snapshots and emitted events, as they come, without an end."""
-        yield from self._each(self._client.watch(cls, key))
-
-    def _each(self, source: Any) -> Iterator[Any]:
-        try:
-            while True:
-                yield self._thread.run(_next(source))
-        finally:
-            self._thread.run(source.aclose())
+    def watch(self, cls: type | str, key: str) -> "SyncWatch":
+        """A machine as it changes, as `Client.watch`: `for news in …`, `wait_for`, `send`."""
+        return SyncWatch(self._client.watch(cls, key), self._thread)
 
     def send(self, *call: Any, **options: Any) -> Any:
         """Router of the stubs."""

@@ -12,8 +12,12 @@ from wakeful.machines.snapshot import Snapshot
 from wakeful.runtime.registry import name_of
 from wakeful.values.errors import BadOption, TooMany, Unavailable
 from wakeful.values.ids import check_class, check_key
+from wakeful.values.json_patch import apply
 
-AGAIN_S = 2.0  # after which a stream that broke is asked for again
+AGAIN_S = (
+    2.0  # after which a stream that broke is asked for again, about; twice as long each time that it gives nothing
+)
+AGAIN_MAX_S = 30.0
 
 Row = dict[str, Any]
 Class = type | str
@@ -204,22 +208,26 @@ class Looks:
             async for _, event in told:
                 yield event
 
-    async def watch(self, cls: Class, key: str) -> AsyncIterator[Snapshot | Row]:
-        """A machine's snapshots and the events that it emits, as far as its class lets the token see them, without an end.
-
-        The first is how it stands; so is the first after a connection that broke, unless nothing has changed.
-        """
-        last: Snapshot | None = None
-        async with aclosing(self._follow(f"{object_path(cls, key)}/watch", {})) as told:
+    async def _news(self, cls: Class, key: str) -> AsyncGenerator[Snapshot | Row]:
+        """A machine's snapshots, put together of what has changed, and the events that it emits."""
+        state, at = None, 0
+        async with aclosing(self._follow(f"{object_path(cls, key)}/watch", {"patches": True})) as told:
             async for kind, data in told:
                 if kind == "problem":
                     body = msgspec.json.encode(data)
                     raise error_of(data["status"], "application/problem+json", {}, body, self._wire.url)
-                if kind != "snapshot":
+                if kind == "snapshot":
+                    state, at = data["snapshot"], data["to"]
+                elif kind == "patch" and data["from"] == at:
+                    state, at = apply(state, data["patch"]), data["to"]
+                elif kind == "patch":
+                    raise Unavailable(
+                        f"{self._wire.url} left out what lies between {at} and {data['from']}", code="client.answer"
+                    )
+                else:
                     yield data
-                elif (found := _snapshot(data)) != last:
-                    last = found
-                    yield found
+                    continue
+                yield _snapshot(state)
 
     # how
 
@@ -229,12 +237,12 @@ class Looks:
 
         import aiohttp
 
-        last, is_known = None, False
+        last, is_known, wait_s = None, False, AGAIN_S
         while True:
             try:
                 headers = {"accept": "text/event-stream"} | ({} if last is None else {"last-event-id": last})
                 async with self._wire.stream(path, query, headers) as content:
-                    is_known = True
+                    is_known, wait_s = True, AGAIN_S
                     async for id, kind, event in _read(content):
                         last = id or last
                         if event is not None:
@@ -249,7 +257,8 @@ class Looks:
                     raise
             if last is not None:
                 query = {**query, "since": None}
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(self._wire.about(wait_s))
+            wait_s = min(2 * wait_s, AGAIN_MAX_S)
 
     async def _look(self, path: str, query: dict[str, Any] | None = None, *, has_types: bool = False) -> Any:
         return await self._wire.ask(

@@ -166,6 +166,10 @@ class HttpWire:
     def __repr__(self) -> str:
         return f"<Wire to {self.url}>"  # the token is nobody's business
 
+    def about(self, length_s: float) -> float:
+        """So long, and never quite the same: those who were cut off together come back one by one."""
+        return length_s * self._dice.uniform(0.75, 1.25)
+
     async def close(self) -> None:
         """Hang up; it can't be used again."""
         self._is_closed = True
@@ -212,7 +216,7 @@ class HttpWire:
                 return await self._once(method, target, data, given, left_s + (GRACE_S if has_deadline else 0))
             except Exception as error:
                 asked_s = getattr(error, "wait_s", None)
-                pause_s = (asked_s or wait_s) * self._dice.uniform(0.75, 1.25)
+                pause_s = self.about(asked_s or wait_s)
                 is_over = loop.time() + pause_s >= until
                 if not self._is_retrying or is_over or not _is_worth(error, is_repeatable=is_repeatable):
                     raise

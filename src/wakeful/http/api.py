@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 
 from wakeful.http import table
-from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, json_bytes, path_of
+from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, path_of
 from wakeful.http.calls import early_deadline, is_call
 from wakeful.http.openapi import document
 from wakeful.http.pace import HEALTH, Admission, Begun
@@ -27,6 +27,7 @@ from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.crowd import Askers, Crowding, Turnstile, address_of
 from wakeful.security.patience import lock_of, unless_locked, within
 from wakeful.values.errors import DeadlineExceeded, NotRunning, OutcomeUnknown, StoreDown, WakefulError
+from wakeful.values.json_patch import json_bytes
 from wakeful.values.metrics import LASTING, ROUTE
 from wakeful.values.trace import TRACE, trace_of_header
 
@@ -157,7 +158,7 @@ class Api:
         needed: Any = route.scope
         node = self.deployment.node
         if not is_call(route) or node is None or self.gate.knows(connection):  # a task for each call would cost 80 µs
-            asked = self.gate.admit(connection, needed, wide=route.is_wide)
+            asked = self.gate.admit(connection, needed, wide=route.is_wide, takes_grants=route.takes_grants)
             is_watched = route.is_look and node is not None
             return await (unless_locked(ask.node, asked, lambda: ask.homes) if is_watched else asked)
         deadline_ms, wait_ms = early_deadline(ask, route), node.limits.store_wait_ms
@@ -167,7 +168,8 @@ class Api:
             raise self._crowding.refusal(verdict, "those whom the store has not known yet", self._left, asker)
         began_at = node.clock.now()
         left_ms = wait_ms if deadline_ms is None else min(deadline_ms, wait_ms)
-        admission = await within(node, self.gate.admit(connection, needed, wide=route.is_wide), left_ms)
+        asked = self.gate.admit(connection, needed, wide=route.is_wide, takes_grants=route.takes_grants)
+        admission = await within(node, asked, left_ms)
         if not admission.done():
             self._leave(admission, asker)
             kind = StoreDown if left_ms == wait_ms else DeadlineExceeded

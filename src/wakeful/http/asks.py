@@ -20,6 +20,7 @@ from wakeful.security.tokens import ALL as TOKENS
 from wakeful.values.codec import decode_outside, encode
 from wakeful.values.errors import BadValue, NotRunning, Undecodable
 from wakeful.values.ids import ObjectId
+from wakeful.values.json_patch import json_bytes
 from wakeful.values.weights import WEIGHT_MAX
 from wakeful.views.plain import plain
 from wakeful.views.view import View
@@ -373,16 +374,6 @@ async def result_of(value: Any, media: bytes, asker: Asker) -> Answer:
 
 _DEEP = frozenset({dict, list, tuple, set, frozenset})
 _PLAIN = frozenset({type(None), bool, str})
-
-
-def json_bytes(value: Any) -> bytes:
-    """A plain value as JSON."""
-    try:
-        return msgspec.json.encode(value)
-    except (UnicodeEncodeError, OverflowError, RecursionError):
-        import json
-
-        return json.dumps(value).encode()  # escapes half characters
 
 
 def json_answer(value: Any, status: int = 200) -> Answer:

@@ -13,9 +13,11 @@ from wakeful.http.problems import Problem, Raised
 from wakeful.http.table import deadline_ms, length_ms, read_query
 from wakeful.operations.arguments import Signature, signature_of
 from wakeful.values.errors import WakefulError
+from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:
     from wakeful.http.table import Route
+    from wakeful.runtime.node import Node
 
 KEY = r"[!-~]{1,255}"
 
@@ -36,19 +38,37 @@ async def call(ask: Ask) -> Answer:
         return node.copy_call(id, method, args, kwargs) if is_long else (args, kwargs)
 
     args, kwargs = await ask.beside(arguments)
+    await ask.gate.check_sent(connection_of(ask), ask.who, method, args)
     key = request_key(ask)
     deadline_ms = deadline_of(ask)
     deadline_at = None if deadline_ms is None else node.clock.now() + deadline_ms
     if ask.waited_ms:  # for the store already, which goes off what a call waits for it
         home = node.home(id)
         await home.outage.over(home.clock.now() + max(0, node.limits.store_wait_ms - ask.waited_ms))
+    answer = await deliver(node, id, method, args, kwargs, deadline_ms=deadline_ms, request_key=key, is_carried=is_long)
+    return await result_of(await shown_to(node, id, answer, ask.who, deadline_at=deadline_at), media, ask.asker)
+
+
+async def deliver(
+    node: "Node",
+    id: ObjectId,
+    method: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    request_key: str | None,
+    is_carried: bool,
+    deadline_ms: int | None = None,
+) -> Any:
+    """What the object answers; what its own code raises is kept apart from what may go wrong on the way."""
     try:
-        answer = await node.send(id, method, args, kwargs, deadline_ms=deadline_ms, request_key=key, is_carried=is_long)
+        return await node.send(
+            id, method, args, kwargs, deadline_ms=deadline_ms, request_key=request_key, is_carried=is_carried
+        )
     except WakefulError:
         raise
     except Exception as error:
         raise Raised(error) from None
-    return await result_of(await shown_to(node, id, answer, ask.who, deadline_at=deadline_at), media, ask.asker)
 
 
 def arguments_of(signature: Signature, value: Any, media: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:

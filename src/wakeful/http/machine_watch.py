@@ -1,38 +1,39 @@
 """Layer 5. What may somebody outside see of a machine, once or as it changes?
 
 Who asks is known by the name of their token, and the class says what that caller sees (`visible`, `audible`): of what
-calls answer, and of the news at `/v1/objects/{class}/{key}/watch`, as server-sent events or over a WebSocket.
+calls answer, and of the news at `/v1/objects/{class}/{key}/watch`, as server-sent events here and over a WebSocket in
+`watch_socket`.
 """
 
-import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wakeful.http.asks import Answer, Ask, json_bytes
+from wakeful.http.asks import LIGHT, Answer, Ask, in_thread
 from wakeful.http.looks import connection_of, object_of
 from wakeful.http.problems import Problem, Raised, problem_of
-from wakeful.http.stream import RETRY_MS, SEND_TIMEOUT_S, Ends, only_head, put, run_stream, unless
+from wakeful.http.stream import RETRY_MS, Ends, only_head, put, run_stream, unless
+from wakeful.http.table import flag
 from wakeful.machine import Machine
 from wakeful.machines.news import SEEN, MachineWatch
 from wakeful.machines.node_machines import feature_of
 from wakeful.machines.snapshot import Snapshot
 from wakeful.machines.watchers import News
+from wakeful.operations.arguments import weighs_more
+from wakeful.policy.shares import Asker
 from wakeful.values.errors import NotRunning, WakefulError
 from wakeful.values.ids import ObjectId
+from wakeful.values.json_patch import diff, json_bytes
 from wakeful.views.plain import plain
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-    from wakeful.deployment import Deployment
-    from wakeful.http.asks import Receive, Send
-    from wakeful.http.stops import Stops
     from wakeful.runtime.node import Node
     from wakeful.security.gate import Gate
     from wakeful.security.scopes import Caller
 
-RESTARTING, REFUSED, UNSUPPORTED, FAILED = 1012, 1008, 1003, 1011
-REASON_BYTES_MAX = 123  # of a close frame
+PATCHES = flag("patches", "Tell after the first snapshot only what has changed, as JSON patches.", default=False)
 
 
 async def shown_to(node: "Node", id: ObjectId, answer: Any, who: "Caller", *, deadline_at: int | None = None) -> Any:
@@ -51,7 +52,7 @@ async def shown_to(node: "Node", id: ObjectId, answer: Any, who: "Caller", *, de
         raise Raised(error) from None
 
 
-class _Watch(MachineWatch):
+class OutsideWatch(MachineWatch):
     """What the class's own code raises is its answer here as well, and no fault of ours."""
 
     async def look(self) -> list[News]:
@@ -63,14 +64,53 @@ class _Watch(MachineWatch):
             raise Raised(error) from None
 
 
+class Speech:
+    """News of one machine as what is sent of them on one stream: whole snapshots, or what has changed since the last one.
+
+    The caller's view comes first and the patch is made of it: what the class hides is in neither.
+    """
+
+    def __init__(self, asker: Asker, spell: Callable[[str, dict[str, Any]], bytes], *, is_patched: bool) -> None:
+        self._asker = asker
+        self._spell = spell
+        self._is_patched = is_patched
+        self._last: dict[str, Any] | None = None
+        self._at = 0  # how many states were told: each has a number, for this stream alone
+
+    async def say(self, news: News) -> bytes:
+        """What is to be sent, of much in a thread; nothing of a snapshot that looks as the last one did."""
+        if weighs_more(news, LIGHT):
+            return await in_thread(partial(self._say, news), self._asker)
+        return self._say(news)
+
+    async def say_all(self, news: list[News]) -> bytes:
+        return b"".join([await self.say(one) for one in news])
+
+    def _say(self, news: News) -> bytes:
+        if not isinstance(news, Snapshot):
+            return self._spell("emitted", {"event": plain(news)})
+        state = plain_snapshot(news)
+        if not self._is_patched:
+            return self._spell("snapshot", {"snapshot": state})
+        before, last, self._last = self._at, self._last, state
+        patch = None if last is None else diff(last, state)
+        if patch == []:
+            return b""
+        self._at += 1
+        if patch is not None and len(json_bytes(patch)) < len(json_bytes(state)):
+            return self._spell("patch", {"from": before, "to": self._at, "patch": patch})
+        return self._spell("snapshot", {"to": self._at, "snapshot": state})
+
+
 async def watch(ask: Ask) -> Answer | None:
     """Its snapshots and the events that it emits, as server-sent events; first of all how it stands."""
     id = object_of(ask)
-    await _check(ask.node, ask.gate, connection_of(ask), ask.who, id)
+    await check_watched(ask.node, ask.gate, connection_of(ask), ask.who, id)
     if ask.scope["method"] == "HEAD":
         await only_head(ask)
         return None
-    watching = _Watch(ask.deployment, id, ask.who.name)
+    watching = OutsideWatch(ask.deployment, id, ask.who.name)
+    speech = Speech(ask.asker, _event_frame, is_patched=ask.query["patches"])
     first_news = await watching.look()  # what keeps it from being watched is an answer with a status
 
     async def tell(ends: Ends) -> None:
@@ -85,95 +125,18 @@ async def watch(ask: Ask) -> Answer | None:
                 return
             if news is None:
                 return
-            await put(ask, b"".join(map(_event_frame, news)) or b": still here\n\n")
+            await put(ask, await speech.say_all(news) or b": still here\n\n")
 
     first = f"retry: {RETRY_MS}\n: snapshots and events of {id.cls}\n\n".encode()
-    await run_stream(ask, first + b"".join(map(_event_frame, first_news)), tell)
+    await run_stream(ask, first + await speech.say_all(first_news), tell)
     return None
 
 
-class Telling:
-    """The same over a WebSocket, each a text of JSON: `{"kind": "snapshot", …}` or `{"kind": "emitted", …}`."""
-
-    def __init__(self, deployment: "Deployment", id: ObjectId, caller: "Caller") -> None:
-        self._watch = _Watch(deployment, id, caller.name)
-        self._caller = caller
-        self._news: list[News] = []  # yet to be told
-
-    @classmethod
-    async def begin(
-        cls, deployment: "Deployment", gate: "Gate", connection: "HTTPConnection", caller: "Caller", id: ObjectId
-    ) -> "Telling":
-        """Before the connection is accepted: what keeps the machine from being watched is an answer with a status."""
-        if deployment.node is None:
-            raise NotRunning("the app is not running; try again")
-        await _check(deployment.node, gate, connection, caller, id)
-        made = cls(deployment, id, caller)
-        made._news = await made._watch.look()
-        return made
-
-    async def tell(self, gate: "Gate", stops: "Stops", protocol: str, receive: "Receive", send: "Send") -> None:
-        """Until client, token, node or server go."""
-        loop = asyncio.get_running_loop()
-        over: asyncio.Future[None] = loop.create_future()
-        stopped: asyncio.Future[None] = loop.create_future()
-        said = asyncio.ensure_future(_listen(receive))
-        code, reason = RESTARTING, "the server is restarting"
-        try:
-            await send({"type": "websocket.accept", "subprotocol": protocol or None, "headers": []})
-            with gate.lasting(self._caller, partial(_done, over)), stops.lasting(partial(_done, stopped)):
-                await self._all({said, over, stopped}, send)
-            if stopped.done():
-                pass
-            elif over.done():
-                code, reason = REFUSED, "the token is over; connect with another"
-            elif said.result():
-                code, reason = UNSUPPORTED, "this socket only tells; POST an event to the object's send instead"
-            else:
-                return  # the client has gone
-        except (TimeoutError, OSError):
-            return  # nobody reads any more; the server lets go of the connection
-        except NotRunning:
-            pass
-        except Exception as error:
-            body = problem_of(error, "").body
-            code, reason = FAILED, f"{body['code']}: {body['detail']}"
-        finally:
-            said.cancel()
-        await send({"type": "websocket.close", "code": code, "reason": _cut(reason)})
-
-    async def _all(self, ends: Ends, send: "Send") -> None:
-        while True:
-            for one in self._news:
-                async with asyncio.timeout(SEND_TIMEOUT_S):
-                    await send({"type": "websocket.send", "text": json_bytes(_message(one)).decode()})
-            news = await unless(ends, self._watch.wait())
-            if news is None:
-                return
-            self._news = news
-
-
-async def _check(node: "Node", gate: "Gate", connection: "HTTPConnection", who: "Caller", id: ObjectId) -> None:
+async def check_watched(node: "Node", gate: "Gate", connection: "HTTPConnection", who: "Caller", id: ObjectId) -> None:
     """`Problem` when there is nothing to watch; who may not ask for its snapshot may not watch it either."""
     if id.cls not in feature_of(node).classes:
         raise Problem(404, "machine.class", f"{id.cls} is no Machine, so there is nothing to watch")
     await gate.check_exposed(connection, who, id.cls, id.key, "snapshot")
-
-
-def _done(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-async def _listen(receive: "Receive") -> bool:
-    """Until the client has gone (False), or said something, which nobody here listens to (True)."""
-    return bool((await receive())["type"] != "websocket.disconnect")
-
-
-def _message(news: News) -> dict[str, Any]:
-    if isinstance(news, Snapshot):
-        return {"kind": "snapshot", "snapshot": plain_snapshot(news)}
-    return {"kind": "emitted", "event": plain(news)}
 
 
 def plain_snapshot(snapshot: Snapshot) -> dict[str, Any]:
@@ -182,14 +145,10 @@ def plain_snapshot(snapshot: Snapshot) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != "$type"}
 
 
-def _event_frame(news: News) -> bytes:
-    message = _message(news)
-    return _frame(message["kind"], message.get("snapshot", message.get("event")))
+def _event_frame(kind: str, message: dict[str, Any]) -> bytes:
+    """As an event of a stream: what there is only one thing to say of stands for itself."""
+    return _frame(kind, next(iter(message.values())) if len(message) == 1 else message)
 
 
 def _frame(kind: str, data: Any) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (kind.encode(), json_bytes(data))
-
-
-def _cut(reason: str) -> str:
-    return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")

@@ -8,6 +8,8 @@ import msgspec
 from wakeful.http.answers import SCHEMAS, ref
 from wakeful.http.rows import ROWS
 from wakeful.http.table import TO_15M, Route
+from wakeful.machine import Machine
+from wakeful.machines.event_shapes import EventShapes
 from wakeful.operations.arguments import Parameter, Signature, signature_of
 from wakeful.values.ids import KEY_BYTES_MAX, RESERVED
 
@@ -226,7 +228,13 @@ def _shapes(known: "ObjectClass", schemas: dict[str, Any]) -> Shapes:
         ref_template=REFS.format(name=f"{known.name}.{{name}}"),
     )
     schemas |= {f"{known.name}.{name}": one for name, one in components.items()}
-    return shapes | {place: _with_length(schema) for (place, _), schema in zip(hints, found, strict=True)}
+    made = shapes | {place: _with_length(schema) for (place, _), schema in zip(hints, found, strict=True)}
+    declared = getattr(known.cls, "events", None) if issubclass(known.cls, Machine) else None
+    if declared is not None:
+        schema, named = EventShapes(known.name, declared).schema()
+        schemas |= named
+        made[f"{known.name}.send", "event"] = schema
+    return made
 
 
 def _with_length(schema: dict[str, Any]) -> dict[str, Any]:

@@ -155,6 +155,8 @@ SIGHTS = [
         "call",
         "A machine's snapshots and emitted events, as far as its class lets the caller see them, as server-sent events.",
         machine_watch.watch,
+        query=(machine_watch.PATCHES,),
+        takes_grants=True,
         answer="EventStream",
         media="text/event-stream",
         problems=(404, 409, 424, 504),
@@ -292,6 +294,7 @@ ROWS = [
         answer="Result",
         problems=(404, 409, 424, 504),
         is_call=True,
+        takes_grants=True,
     ),
     # schedules
     Route(

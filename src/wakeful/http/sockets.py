@@ -13,15 +13,18 @@ from urllib.parse import parse_qsl
 from starlette.requests import HTTPConnection
 
 from wakeful.http import table
-from wakeful.http.asks import Receive, Scope, Send, json_bytes
-from wakeful.http.machine_watch import RESTARTING, Telling
+from wakeful.http.asks import Receive, Scope, Send
 from wakeful.http.problems import MEDIA, Problem, problem_of
+from wakeful.http.rows import TABLE
 from wakeful.http.stops import Stops
+from wakeful.http.table import read_query
+from wakeful.http.watch_socket import RESTARTING, WatchSocket
 from wakeful.security.crowd import asker_of
 from wakeful.security.gate import COOKIE
 from wakeful.sockets.node_sockets import feature_of
 from wakeful.sockets.socket import SocketRequest
 from wakeful.values.errors import NotRunning
+from wakeful.values.json_patch import json_bytes
 from wakeful.values.trace import TRACE, linked_trace
 
 if TYPE_CHECKING:
@@ -57,25 +60,28 @@ async def _connect(
         scope = _with_token(scope)
         cls, key, what = _object_in(scope)
         connection = HTTPConnection(scope)
-        caller = await gate.admit(connection, "call")
+        caller = await gate.admit(connection, "call", takes_grants=True)
         target = await gate.check_named(connection, caller, cls, key)
         if sent is not None:
             sent.belong(asker_of(caller, key))
         gateway = _gateway(deployment)
-        telling: Telling | None = None
+        watched: WatchSocket | None = None
         if what == "watch":
             room.enter_context(gateway.watching())
-            telling = await Telling.begin(deployment, gate, connection, caller, target)
+            is_patched = _watch_query(scope)["patches"]
+            watched = WatchSocket(deployment, gate, connection, caller, target, is_patched=is_patched)
+            await watched.begin()
         else:
+            await gate.check_connect(connection, caller)
             held, chosen = await gateway.connect(target, _request(scope, caller), wire)
     except Exception as error:
         await _deny(scope, send, error, caller)
         return
-    if telling is not None:
-        await telling.tell(gate, stops, _own_protocol(scope), receive, send)
-        return
     # Connecting was part of whatever the request came with; what is said later is only linked to it.
     TRACE.set(linked_trace(TRACE.get()))
+    if watched is not None:
+        await watched.carry(stops, _own_protocol(scope), receive, send)
+        return
     with gate.lasting(caller, lambda: held.close(1008, "the token is over; connect with another")):
         await carry(gateway, held, stops, chosen or _own_protocol(scope), wire, receive, send)
 
@@ -162,6 +168,12 @@ def _object_in(scope: Scope) -> tuple[str, str, str]:
     if len(segments) != 5 or segments[:2] != ["v1", "objects"] or segments[4] not in ("socket", "watch"):
         raise Problem(404, "path.unknown", "there is no socket here; /v1/objects/CLASS/KEY/socket has one")
     return segments[2], segments[3], segments[4]
+
+
+def _watch_query(scope: Scope) -> dict[str, Any]:
+    """What is asked of a watch: the same as of the stream at its path."""
+    route, _ = TABLE.find("GET", table.segments_of(table.raw_of(scope)))
+    return read_query(route, scope.get("query_string", b""))
 
 
 def _with_token(scope: Scope) -> Scope:

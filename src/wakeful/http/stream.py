@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from wakeful.http.asks import Answer, Ask, json_bytes
+from wakeful.http.asks import Answer, Ask
 from wakeful.runtime.events import KINDS, Event, Listener
 from wakeful.values.ids import ObjectId
+from wakeful.values.json_patch import json_bytes
 from wakeful.views.view import is_shown
 
 HEARTBEAT_MS = 15_000  # proxies close what is silent for a minute

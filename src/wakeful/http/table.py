@@ -118,6 +118,7 @@ class Route:
     media: str = "application/json"
     is_wide: bool = False  # about the whole deployment: nobody who is bound to a tenant may
     is_call: bool = False  # of a method of an object, which has a check of its own at the gate
+    takes_grants: bool = False  # who has a token for one object may ask it; the handler checks the method
     is_wait: bool = False  # it does nothing for minutes, so it takes no place of those that do something
     asks_nodes: bool = False  # it waits for their answers
     problems: tuple[int, ...] = ()  # statuses beyond those that every route has

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from wakeful.machines.event_shapes import EventShapes
 from wakeful.machines.marks import MARK
 from wakeful.policy.retry import Retry, RetryPolicy
 from wakeful.statechart.chart import Chart
@@ -20,7 +21,7 @@ RESUMES = ("deadline", "restart", "pause_while_down")
 ON_CRASH = ("again", "error")
 UNFOLDED_MAX = 100_000  # values of a file in YAML: far more than a chart of a thousand states has
 # What a machine is by itself: no names for a chart.
-OWN = frozenset({"chart", "version", "resume", "on_crash", "retry", "migrate", "visible", "audible"})
+OWN = frozenset({"chart", "version", "resume", "on_crash", "retry", "events", "migrate", "visible", "audible"})
 OWN |= {"start", "send", "snapshot", "can"}
 
 
@@ -43,6 +44,8 @@ class Bound:
         self.resume = _one_of(name, cls, "resume", RESUMES)
         self.on_crash = _one_of(name, cls, "on_crash", ON_CRASH)
         self.retry = _retry(name, cls)
+        declared = getattr(cls, "events", None)
+        self.events = None if declared is None else EventShapes(name, declared)
         self.config = config_of(name, cls)
         self._instance: Any = None  # whose methods the names stand for while a step runs, which never waits
         self._methods = {

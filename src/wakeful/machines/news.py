@@ -4,12 +4,13 @@ A watcher asks the machine's owner for what came after the number it knows, and 
 nothing is missed while the machine stays awake where it is; if it does not, the watcher goes on with a fresh snapshot.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wakeful.machines.node_machines import feature_of
 from wakeful.machines.snapshot import Snapshot, snapshot_of, unstarted_snapshot
 from wakeful.machines.steps import present
+from wakeful.machines.watch import Watch
 from wakeful.machines.watchers import MachineStep, News, StepLog
 from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.context import runtime_of
@@ -117,12 +118,22 @@ class MachineWatch:
             return []
 
 
-async def watch(app: Any, target: ObjectId, caller: Any) -> AsyncIterator[News]:
-    """Snapshots and emitted events of a machine as they come, beginning with how it stands."""
-    watching = MachineWatch(app, target, caller)
-    while True:
-        for one in await watching.wait():
-            yield one
+def watch_of(app: Any, target: ObjectId, caller: Any) -> Watch:
+    """A watch from inside of the program; what it sends is answered as this caller may see it."""
+
+    async def news() -> AsyncGenerator[News]:
+        watching = MachineWatch(app, target, caller)
+        while True:
+            for one in await watching.wait():
+                yield one
+
+    async def deliver(event: str | Mapping[str, Any], data: dict[str, Any]) -> Snapshot | None:
+        options: dict[str, Any] = {"deadline_ms": None, "request_key": None}
+        answer = await app.send(target, "send", (event,), data, **options)
+        found: Snapshot | None = await app.send(target, SEEN, (answer, caller), {}, **options)
+        return found
+
+    return Watch(str(target), news, deliver)
 
 
 async def show(ctx: "Context", snapshot: Snapshot, caller: Any) -> Snapshot | None:

@@ -22,9 +22,10 @@ from msgspec import to_builtins
 from wakeful.security.audit import LOG
 from wakeful.security.hosts import SAFE, Headers, headers_of, is_loopback, why_cross_site, why_not_local
 from wakeful.security.known import Known
+from wakeful.security.object_tokens import CONNECT, Grant, is_object_token
 from wakeful.security.refusals import Refusals
 from wakeful.security.scopes import LOCAL, SECRET, Caller, Scope, check_call, check_object
-from wakeful.security.tokens import ALL, Session, Token, has_tokens, id_of, new_secret, redact
+from wakeful.security.tokens import ALL, Session, Token, dice_bytes, has_tokens, id_of, new_secret, redact
 from wakeful.security.veil import Veil
 from wakeful.values.errors import (
     BadInput,
@@ -278,12 +279,14 @@ class Gate:
         csrf: str | None = None,
         wide: bool = False,
         is_lenient: bool = False,
+        takes_grants: bool = False,
     ) -> Caller:
         """Who asks, if they have the scope (None: whichever) and may know of the object; a `Denied` else, with an audit row.
 
         `csrf` is the field of a form, which a session's writing requests need (or the header X-CSRF-Token).
         `wide` is for what is about the whole deployment: nobody who is bound to a tenant may. `is_lenient` lets in whom
-        the store would have let in some minutes ago, while it does not answer.
+        the store would have let in some minutes ago, while it does not answer. `takes_grants` lets in who has a token for one
+        object; whoever asks for it has the object and the method checked.
         """
         node = self._node()
         asking = Asking.of(connection)
@@ -292,6 +295,8 @@ class Gate:
             self._check_address(node, asking)
             caller = await self._caller(node, asking, csrf, is_lenient=is_lenient)
             actor = caller.name
+            if caller.grant is not None and not takes_grants:
+                raise WrongScope(f"this token is for {caller.grant.object} alone, not for this", code="denied.object")
             if scope is not None:
                 _check_scope(caller, scope)
             _check_sight(caller, id, wide=wide)
@@ -315,6 +320,9 @@ class Gate:
     ) -> ObjectId:
         """The object whose method this caller may call; names that can't be, and methods that are not for callers, leave an audit row."""
         try:
+            if caller.grant is not None:  # before anything is said of other classes
+                caller.grant.check_object(check_object(cls, key))
+                caller.grant.check_method(method)
             id = check_call(self._deployment.registry, cls, key, method)
             _check_sight(caller, id, wide=False)
         except (BadInput, Denied) as error:
@@ -331,6 +339,27 @@ class Gate:
             await self.refuse(connection, caller, error)
             raise
         return id
+
+    async def check_connect(self, connection: "HTTPConnection", caller: Caller) -> None:
+        """Whether this caller may have a WebSocket to the object that it may know of."""
+        await self._check_granted(connection, caller, lambda grant: grant.check_method(CONNECT))
+
+    async def check_sent(
+        self, connection: "HTTPConnection", caller: Caller, method: str, args: tuple[Any, ...]
+    ) -> None:
+        """Whether this caller may send the event that a machine's `send` was given."""
+        await self._check_granted(connection, caller, lambda grant: grant.check_event(method, args))
+
+    async def _check_granted(
+        self, connection: "HTTPConnection", caller: Caller, check: Callable[[Grant], None]
+    ) -> None:
+        if caller.grant is None:
+            return
+        try:
+            check(caller.grant)
+        except Denied as error:
+            await self.refuse(connection, caller, error)
+            raise
 
     async def refuse(self, connection: "HTTPConnection", caller: Caller | None, error: WakefulError) -> None:
         """Leave an audit row of a refusal that somebody else decided on."""
@@ -422,9 +451,11 @@ class Gate:
     async def _caller(self, node: "Node", asking: Asking, csrf: str | None, *, is_lenient: bool = False) -> Caller:
         if not asking.is_clean:
             raise BadToken("a header that must be there once is there twice", code="denied.headers")
+        text = asking.headers.get(b"authorization")
+        if text is not None and is_object_token(_bearer(text)):
+            return await self._grantee(node, _bearer(text))
         if await self._known.is_open(node, is_lenient=is_lenient):
             return self._local(asking)
-        text = asking.headers.get(b"authorization")
         if text is not None:
             token = await self._known.token(node, _bearer(text), is_lenient=is_lenient)
             caller = _caller(token)
@@ -446,7 +477,18 @@ class Gate:
             return replace(caller, veil=await self._known.veil(node, caller.tenant))
         return caller
 
+    async def _grantee(self, node: "Node", text: str) -> Caller:
+        """Who has a token for one object; all who have one for the same object share its rate."""
+        grant = await self._known.grant(node, text)
+        mark = f"object:{grant.object}"
+        wait_s = self._tokens.take(mark, node.clock.now())
+        if wait_s:
+            raise TooMany(f"{grant.object} is asked for too often; try again in {wait_s:.1f} s", retry_after_s=wait_s)
+        return Caller(f"object:{grant.name}", frozenset({"call"}), token_id=mark, grant=grant)
+
     async def _is_still(self, node: "Node", caller: Caller) -> bool:
+        if caller.grant is not None:
+            return await self._known.is_granted(node, caller.grant)
         if caller.token_id is None:
             return await self._known.is_open(node)
         return await self._known.is_alive(node, caller.token_id, caller.session_id)
@@ -493,9 +535,8 @@ class Gate:
         )
 
     def _dice(self, count: int) -> bytes:
-        """Random bytes of the node's own dice, which in production are the system's."""
-        dice = self._node().dice
-        return b"".join(int(dice.random() * (1 << 48)).to_bytes(6, "big") for _ in range(count // 6 + 1))[:count]
+        """Of the node that runs now."""
+        return dice_bytes(self._node().dice)(count)
 
 
 def _caller(token: Token, session: Session | None = None) -> Caller:
@@ -520,6 +561,8 @@ def _check_sight(caller: Caller, id: ObjectId | None, *, wide: bool) -> None:
         raise WrongTenant(f"{caller.name} is bound to {caller.tenant}, and this is about the whole deployment")
     if id is None or caller.sees(id):
         return
+    if caller.grant is not None:
+        caller.grant.check_object(id)
     if id.cls in SECRET:
         raise WrongScope(f"{id.cls} is Wakeful's own and shown to nobody", code="denied.reserved")
     raise WrongTenant(f"{caller.name} is bound to {caller.tenant}, and {id} is not of it")

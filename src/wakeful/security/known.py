@@ -13,6 +13,8 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from wakeful.security import object_tokens
+from wakeful.security.object_tokens import Grant, SigningKey
 from wakeful.security.patience import within
 from wakeful.security.tokens import (
     ALL,
@@ -23,6 +25,7 @@ from wakeful.security.tokens import (
     has_tokens,
     id_of,
     session_of,
+    signing_of,
     token_of,
     veil_of,
 )
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from wakeful.runtime.node import Node
 
 KEEP_MS = 1_000
+RECENT_MS = 100  # how long a key is believed that some token does not name: strangers can't ask the store more often
 KNOWN_MAX = 4_096
 LATELY_MS = 900_000  # how old an answer may be that stands for a store which does not answer
 PATIENCE_MS = 500  # how long such a store is waited for
@@ -57,6 +61,7 @@ class Known:
         self._entropy = entropy
         self._kept: OrderedDict[str, KnownAnswer] = OrderedDict()
         self._open: tuple[int, bool] | None = None  # when asked, whether there were none
+        self._signing: tuple[int, SigningKey | None] | None = None
         self._touched: dict[str, int] = {}
         self._silent_at: int | None = None  # when the store was last waited for in vain
         self._own: bytes | None = None  # until there is one in the store
@@ -87,6 +92,18 @@ class Known:
         if token is None or not is_same:
             raise BadToken("this token is not known here; `wakeful tokens list` shows those that are")
         return self._active(node, token)
+
+    async def grant(self, node: "Node", text: str) -> Grant:
+        """What the token for one object is for; `BadToken` for one that is not, or no more."""
+        id, key = object_tokens.key_id_of(text), await self._signing_key(node, KEEP_MS)
+        if id is not None and (key is None or key.id != id):  # it may have been made since, elsewhere
+            key = await self._signing_key(node, RECENT_MS)
+        return object_tokens.read(text, key, node.clock.now())
+
+    async def is_granted(self, node: "Node", grant: Grant) -> bool:
+        """It is not over, and neither is the key that signed it."""
+        key = await self._signing_key(node, KEEP_MS)
+        return key is not None and key.id == grant.signed_by and grant.expires_at > node.clock.now()
 
     async def session(self, node: "Node", text: str) -> tuple[Session, Token]:
         """The session of that cookie and its token, both alive; `BadToken` else."""
@@ -133,7 +150,7 @@ class Known:
     def forget(self) -> None:
         """Ask anew: something changed through this very process."""
         self._kept.clear()
-        self._open = None
+        self._open = self._signing = None
 
     def touch(self, node: "Node", token: Token) -> None:
         """Note that it is in use, now and then and behind the request's back."""
@@ -154,6 +171,12 @@ class Known:
                 code=f"denied.{state}",
             )
         return token
+
+    async def _signing_key(self, node: "Node", keep_ms: int) -> SigningKey | None:
+        now, kept = node.clock.now(), self._signing
+        if kept is None or not 0 <= now - kept[0] < keep_ms:
+            kept = self._signing = (now, await node.reading(signing_of(node.store)))
+        return kept[1]
 
     async def _get(self, node: "Node", key: str, *, is_lenient: bool = False) -> KnownAnswer:
         now, kept = node.clock.now(), self._kept.get(key)

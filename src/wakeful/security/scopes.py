@@ -14,6 +14,7 @@ from wakeful.values.ids import RESERVED, ObjectId, check_class, check_key
 
 if TYPE_CHECKING:
     from wakeful.runtime.registry import Registry
+    from wakeful.security.object_tokens import Grant
     from wakeful.security.veil import Veil
 
 
@@ -41,6 +42,7 @@ class Caller:
     token_id: str | None = None
     is_session: bool = False  # came by a browser's cookie, so that forms need a CSRF token
     session_id: str | None = None
+    grant: "Grant | None" = None  # came by a token for one object, and may do nothing but that
     veil: "Veil | None" = field(default=None, compare=False, repr=False)  # of a tenant: what it sees numbers under
 
     def may(self, scope: str) -> bool:
@@ -53,6 +55,8 @@ class Caller:
 
     def sees(self, id: ObjectId) -> bool:
         """May this caller know of the object at all?"""
+        if self.grant is not None:
+            return id == self.grant.object
         if id.cls.startswith(RESERVED):
             return self.tenant is None and id.cls not in SECRET
         return self.tenant is None or id.key.startswith(self.tenant)

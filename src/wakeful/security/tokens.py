@@ -6,11 +6,12 @@ SHA-256 of the whole, which is enough for what nobody can guess. All records are
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, convert, to_builtins
 
+from wakeful.security.object_tokens import Grant, SigningKey, hide, sign
 from wakeful.security.scopes import TOKENS, Scope, check_tenant, with_implied
 from wakeful.store.protocol import Range, Store
 from wakeful.values.codec import decode
@@ -21,10 +22,12 @@ from wakeful.values.times import from_datetime
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
+    from wakeful.values.times import Dice
 
 ALL = ObjectId(TOKENS, "all")
 PREFIX = "wk_"
 TOKEN, SESSION = "token:", "session:"
+SIGNING = "signing"  # under which tokens for one object are signed
 VEIL = "veil"  # what numbers are hidden under from tenants, on every node the same
 TOKENS_MAX = 10_000
 SESSIONS_MAX = 1_000  # the oldest ends when there would be more
@@ -101,7 +104,7 @@ def id_of(text: str) -> str | None:
 
 def redact(text: str) -> str:
     """The text with the secret of every token in it taken out, so that it may go into a log."""
-    return _TOKEN.sub(rf"{PREFIX}\1_…", text)
+    return hide(_TOKEN.sub(rf"{PREFIX}\1_…", text))
 
 
 def check_name(name: object) -> str:
@@ -163,7 +166,16 @@ class Tokens:
             while rows := await self._ctx.storage.list(prefix=prefix, limit=PAGE):
                 await self._ctx.storage.delete_many(list(rows))
                 count += len(rows) if prefix == TOKEN else 0
+        await self._ctx.storage.delete(SIGNING)
         return count
+
+    async def signing(self, fields: dict[str, Any], *, is_new: bool = False) -> dict[str, Any]:
+        """The key that tokens for one object are signed under: this one if there is none yet, or if it is to be a new one."""
+        found: dict[str, Any] | None = None if is_new else await self._ctx.storage.get(SIGNING)
+        if found is None:
+            found = to_builtins(convert(fields, SigningKey), builtin_types=(bytes,))
+            await self._ctx.storage.put(SIGNING, found)
+        return found
 
     async def touch(self, id: str, veil: bytes | None = None) -> None:
         """It is in use now; and what numbers are hidden under, if nothing is yet."""
@@ -213,6 +225,32 @@ async def veil_of(store: Store) -> bytes | None:
     """What numbers are hidden under; None before the first token was made or used."""
     data = (await store.read(ALL, USER, [VEIL])).get(VEIL)
     return None if data is None else decode(data)
+
+
+async def signing_of(store: Store) -> SigningKey | None:
+    """What tokens for one object are signed under; None before the first was made."""
+    data = (await store.read(ALL, USER, [SIGNING])).get(SIGNING)
+    return None if data is None else convert(decode(data), SigningKey)
+
+
+async def issue(
+    send: Callable[..., Awaitable[Any]], entropy: Callable[[int], bytes], fields: Mapping[str, Any], expires_at: int
+) -> str:
+    """A token for one object, with the fields that `check_grant` gave; the first makes the key that signs them all."""
+    key = convert(await send(ALL, "signing", (new_signing_key(entropy),), {}), SigningKey)
+    return sign(Grant(**fields, expires_at=expires_at, signed_by=key.id), key)
+
+
+def new_signing_key(entropy: Callable[[int], bytes]) -> dict[str, Any]:
+    """A key that nobody knows."""
+    return {"id": spell(entropy(8), 8), "secret": entropy(32)}
+
+
+def dice_bytes(dice: "Dice") -> Callable[[int], bytes]:
+    """Random bytes of a node's own dice, which in production are the system's."""
+    return lambda count: b"".join(int(dice.random() * (1 << 48)).to_bytes(6, "big") for _ in range(count // 6 + 1))[
+        :count
+    ]
 
 
 async def session_of(store: Store, id: str) -> Session | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.http import sockets, table
 from wakeful.http.api import Api, respond, say_cut_off
-from wakeful.http.asks import Answer, Receive, Scope, Send, json_bytes
+from wakeful.http.asks import Answer, Receive, Scope, Send
 from wakeful.http.problems import MEDIA, Problem, problem_of
 from wakeful.http.stops import Stops
 from wakeful.security.gate import Gate
@@ -16,6 +16,7 @@ from wakeful.system import default_store
 from wakeful.telemetry.samples import sampling
 from wakeful.telemetry.web import Measured
 from wakeful.values.errors import BadOption
+from wakeful.values.json_patch import json_bytes
 
 if TYPE_CHECKING:
     from wakeful.app import App

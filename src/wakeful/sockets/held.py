@@ -42,14 +42,34 @@ class Here:
             self.auto, self._number = auto, number
 
 
-class Held:
+class Paced:
+    """A client that says no more than so many messages a second."""
+
+    __slots__ = ("_quota", "_quota_at")
+
+    def __init__(self) -> None:
+        self._quota = -1.0  # messages that it may send now; below zero: not asked yet
+        self._quota_at = 0
+
+    def pace(self, now: int, per_s: int) -> int:
+        """How long its next message has to wait, so that the client says no more than so many a second."""
+        if self._quota < 0:
+            self._quota, self._quota_at = float(per_s), now
+        self._quota = min(per_s, self._quota + max(0, now - self._quota_at) * per_s / 1000) - 1
+        self._quota_at = now
+        if self._quota >= 0:
+            return 0
+        wait_ms = max(1, int(-self._quota * 1000 / per_s))
+        self._quota, self._quota_at = 0.0, now + wait_ms
+        return wait_ms
+
+
+class Held(Paced):
     """A socket as its gateway holds it. No task, and no line, while there is nothing to say."""
 
     __slots__ = (
         "_bytes",
         "_line",
-        "_quota",
-        "_quota_at",
         "closing",
         "epoch",
         "here",
@@ -63,6 +83,7 @@ class Held:
     )
 
     def __init__(self, id: str, target: ObjectId, here: Here, wire: ConnectionWire) -> None:
+        super().__init__()
         self.id = id
         self.target = target
         self.here = here
@@ -75,8 +96,6 @@ class Held:
         self.epoch = 0  # of the owner that sent last
         self._line: deque[Message] | None = None
         self._bytes = 0
-        self._quota = -1.0  # messages that it may send now; below zero: not asked yet
-        self._quota_at = 0
 
     def open(self) -> None:
         """The handshake is over: what waits may go."""
@@ -116,18 +135,6 @@ class Held:
         """Nothing more is to be written."""
         if self.writer is not None:
             self.writer.cancel()
-
-    def pace(self, now: int, per_s: int) -> int:
-        """How long its next message has to wait, so that the client says no more than so many a second."""
-        if self._quota < 0:
-            self._quota, self._quota_at = float(per_s), now
-        self._quota = min(per_s, self._quota + max(0, now - self._quota_at) * per_s / 1000) - 1
-        self._quota_at = now
-        if self._quota >= 0:
-            return 0
-        wait_ms = max(1, int(-self._quota * 1000 / per_s))
-        self._quota, self._quota_at = 0.0, now + wait_ms
-        return wait_ms
 
     def _write(self) -> None:
         if self.is_open and self.writer is None and (self._line or self.closing is not None):
