@@ -51,10 +51,12 @@ class ScheduleRow(NamedTuple):
 
 
 class PlainVerdict(TypedDict):
-    """What came of the latest occurrence."""
+    """The verdict that was given last, and when: of a backfill's run that is not the latest occurrence."""
 
     nominal_at: Instant
+    fired_at: Instant
     verdict: str
+    is_backfill: bool
 
 
 class PlainSchedule(OfObject):
@@ -398,8 +400,18 @@ def plain_row(row: ScheduleRow) -> PlainSchedule:
         "metadata": plain(schedule.metadata),
         "catch_up": schedule.catch_up,
         "depends_on": list(schedule.depends_on),
-        "last": None if last is None else {"nominal_at": iso_of(last.nominal_at), "verdict": cast("str", last.verdict)},
+        "last": None if last is None else plain_verdict(last),
         "counters": plain_counters(row.record),
+    }
+
+
+def plain_verdict(last: Run) -> PlainVerdict:
+    """The latest."""
+    return {
+        "nominal_at": iso_of(last.nominal_at),
+        "fired_at": iso_of(last.fired_at),
+        "verdict": cast("str", last.verdict),
+        "is_backfill": last.is_backfill,
     }
 
 
