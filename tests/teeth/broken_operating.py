@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,6 +19,8 @@ from wakeful.runtime.standstill import Standstill
 from wakeful.runtime.turn import Turn
 from wakeful.store.postgres.wire import ServerLost, ServerWire
 from wakeful.transport.addresses import Address
+from wakeful.views import arguments
+from wakeful.views.view import View
 
 
 def ready_though_a_table_is_locked() -> Any:
@@ -35,6 +38,32 @@ def what_is_dropped_tells_nobody() -> Any:
     async def silent(self: JobRuns, turn: Any, parked: Any) -> None: ...
 
     return swapped(JobRuns, "on_dropped", lambda _: silent)
+
+
+def who_may_look_sees_arguments() -> Any:
+    """The scope of whoever asks does not matter."""
+
+    def make(original: Any) -> Any:
+        def broken(cls: type[View], node: Any, caller: Any) -> View:
+            view = original.__func__(cls, node, caller)
+            view.shows_arguments = True
+            return view
+
+        return classmethod(broken)
+
+    return swapped(View, "for_caller", make)
+
+
+def a_list_shows_arguments_to_everybody() -> Any:
+    """Of one alone they are masked, and of a row in a list they are not."""
+
+    def make(brief: Any) -> Any:
+        def broken(view: Any, data: bytes | None) -> Any:
+            return brief(SimpleNamespace(shows_arguments=True), data)
+
+        return broken
+
+    return swapped(arguments, "brief", make)
 
 
 def what_is_dropped_stays_parked() -> Any:

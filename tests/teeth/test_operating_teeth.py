@@ -12,6 +12,7 @@ import pytest
 
 from tests.conformance import test_parked_dropped as parked_dropped
 from tests.conformance.conftest import staging
+from tests.http import test_looks as http_looks
 from tests.teeth import broken_operating
 from tests.teeth.catching import Catcher, Teeth
 from tests.unit import test_cli_config as cli_config
@@ -20,6 +21,7 @@ from tests.unit import test_lock_watch as lock_watch
 from tests.unit import test_postgres_hosts as postgres_hosts
 from tests.unit import test_reach as reach
 from tests.unit import test_standstill as standstill
+from tests.unit.views import test_arguments as view_arguments
 from wakeful.cli import run
 from wakeful.testing.timewarp import Timewarp
 from wakeful.values.errors import Unavailable, Unreachable
@@ -37,6 +39,16 @@ def dropped_alarm() -> None:
     """tests/conformance: an alarm that is dropped."""
     with staging("memory:") as stage:
         asyncio.run(parked_dropped.test_an_alarm_that_is_dropped_never_runs_and_its_attempts_stay_in_the_ledger(stage))
+
+
+def masked_rows() -> None:
+    """tests/unit: who sees what methods are called with."""
+    asyncio.run(view_arguments.test_who_may_only_look_sees_how_many_there_are_and_no_value())
+
+
+def masked_answers() -> None:
+    """tests/http: the same over HTTP."""
+    asyncio.run(http_looks.test_arguments_are_for_operators_and_others_see_how_many_there_are())
 
 
 def long_lock() -> None:
@@ -130,6 +142,8 @@ def config(*args: str) -> dict[str, dict[str, Any]]:
 
 
 BROKEN: dict[str, tuple[Catcher, ...]] = {
+    "who_may_look_sees_arguments": (masked_rows, masked_answers),
+    "a_list_shows_arguments_to_everybody": (masked_rows, masked_answers),
     "what_is_dropped_tells_nobody": (dropped_job,),
     "what_is_dropped_stays_parked": (dropped_alarm,),
     "ready_though_a_table_is_locked": (long_lock, said),

@@ -194,6 +194,26 @@ async def test_a_job_is_cancelled_once() -> None:
         assert (await stage.app.jobs.get("Note/ann/%3Dlater")).state == "cancelled"
 
 
+async def test_a_failed_job_is_redriven_and_cancelled_on_its_own_page() -> None:
+    async with staged() as stage:
+        path = "/job?id=Note/ann/%253Dbig"
+        page = await stage.text(path)
+        assert "<code>500</code>" in page  # what it is called with
+        assert page.count("the bank is &lt;closed&gt;") >= 2  # its error, and that of its attempt
+        fields = dict(re.findall(r'name="(number|class|key|job)" value="([^"]+)"', page))
+        assert fields["job"] == "Note/ann/%3Dbig"
+        answer = await stage.post("/parked/redrive", do="some", **fields)
+        again = await stage.text(answer.headers["location"])
+        assert "Set due again" in again
+        assert len(re.findall(r'data-id="[^"]*-1-failed"', again)) == 2  # it has run, and failed, once more
+        assert (await stage.app.jobs.get("Note/ann/%3Dbig")).state == "failed"
+        answer = await stage.post("/job/cancel", id="Note/ann/%3Dbig")
+        assert "it is not tried again" in await stage.text(answer.headers["location"])
+        assert (await stage.app.jobs.get("Note/ann/%3Dbig")).state == "cancelled"
+        assert "Redrive it" not in await stage.text(path)
+        assert [act for act, _, _ in await acts(stage)] == ["redrive", "job.cancel"]
+
+
 async def test_forms_about_what_is_not_there_make_nothing() -> None:
     async with staged() as stage:
         for path in ("pause", "resume", "trigger", "backfill"):
@@ -275,6 +295,12 @@ async def test_a_reader_sees_and_does_nothing() -> None:
         assert "Redrive all" not in await stage.text("/parked")
         number = (await stage.world.parked())[0].number
         assert "Traceback (most" not in await stage.text(f"/parked/one?number={number}")
+        [big] = [row.number for row in await stage.world.parked() if row.timer.name == "job:=big"]
+        for place in ("/job?id=Note/ann/%253Dbig", f"/parked/one?number={big}"):
+            text = await stage.text(place)
+            assert "1 argument" in text, place
+            assert "<code>500</code>" not in text, place
+            assert "Redrive it" not in text, place
         for path, fields in FORMS.items():
             answer = await stage.post(path, **fields, csrf=csrf_of(page))
             assert answer.status_code == 403, path

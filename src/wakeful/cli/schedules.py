@@ -68,7 +68,7 @@ async def _schedules(wanted: "ScheduleFilter", is_wide: bool, limit: int, url: s
         hint = "" if listed or as_json else await instead(view, wanted.cls)
     unseen = f"; those without a next time were looked for in the first {OBJECTS_MAX:,} objects, --all looks on"
     if as_json:
-        put_json([plain_row(row) for row in listed])
+        put_json([plain_row(view, row) for row in listed])
         if cursor is not None and not is_more:
             print(f"note{unseen.replace(';', ':')}", file=sys.stderr)
         return

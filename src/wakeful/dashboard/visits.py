@@ -89,7 +89,7 @@ class Visit:
         self.caller = caller
         self.node = node
         self.form = form
-        self.view = View.of_node(node, caller.veil)
+        self.view = View.for_caller(node, caller)
         self.now = self.view.now()
         self.place: Place | None = None  # of the page that answers a form, whose own address nobody can ask for
 
@@ -177,6 +177,7 @@ class Desk:
         "running": "It runs now, beside its own times.",
         "backfilled": "The occurrences run now, one after another.",
         "cancelled": "Cancelled: it has not run and never will.",
+        "ended": "Cancelled: it is not tried again.",
         "over": "Not cancelled: it is over, or there is none.",
         "redriven": "Set due again; it runs now.",
         "dropped": "Dropped: it never runs.",

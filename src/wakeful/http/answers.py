@@ -8,10 +8,11 @@ from typing import Annotated, Any, NotRequired, TypedDict, Union, get_args, get_
 
 from wakeful.operations.forgets import Holdings
 from wakeful.security.audit import PlainAudit
+from wakeful.views.arguments import PlainArguments
 from wakeful.views.classes import PlainClass
 from wakeful.views.due import PlainTimer
 from wakeful.views.history import PlainChange, PlainPoint, PlainReturn
-from wakeful.views.jobs import PlainJob
+from wakeful.views.jobs import PlainAttempt, PlainJob, PlainJobDetail
 from wakeful.views.ledger import PlainEntry, PlainKnown, PlainRun
 from wakeful.views.nodes import PlainNode
 from wakeful.views.objects import PlainObject, PlainObjectRow, PlainStored
@@ -127,7 +128,10 @@ NAMES: dict[Any, str] = {
     PlainPoint: "Point",
     PlainChange: "Change",
     RestoreAnswer: "Restored",
+    PlainArguments: "Arguments",
     PlainJob: "Job",
+    PlainJobDetail: "JobDetail",
+    PlainAttempt: "Attempt",
     JobBatchAnswer: "JobBatch",
     JobCancelAnswer: "JobCancelled",
     PlainParked: "Parked",

@@ -454,9 +454,9 @@ ROWS = [
         "/v1/jobs/{id}",
         "showJob",
         "read",
-        "Everything that is known of one job.",
+        "Everything that is known of one job: its arguments for operators, and each attempt.",
         jobs.show,
-        answer="Job",
+        answer="JobDetail",
         problems=(404,),
     ),
     Route(

@@ -26,13 +26,13 @@ def convert_json(value: Any, hint: Any, **options: Any) -> Any:
             if refused is None:
                 raise
             steps = [name or index for name, index in _STEP.findall((refused[1] or "")[1:])]
-            mended = _mended(value, steps, is_exact=tries < EXACT_MAX)
+            mended = _mend(value, steps, is_exact=tries < EXACT_MAX)
             if mended is value:
                 raise
             value, tries = mended, tries + 1
 
 
-def _mended(value: Any, steps: list[str], *, is_exact: bool) -> Any:
+def _mend(value: Any, steps: list[str], *, is_exact: bool) -> Any:
     """A copy of it with seconds in what stands at the end of these steps; the value itself when nothing there lacks them."""
     if not steps:
         minute = _MINUTE.match(value) if isinstance(value, str) else None
@@ -40,13 +40,13 @@ def _mended(value: Any, steps: list[str], *, is_exact: bool) -> Any:
     step, rest = steps[0], steps[1:]
     if isinstance(value, dict):  # a name of a field, or "...": some value of a mapping, whose values are all alike
         places: list[Any] = list(value) if step == "..." else [step] if step in value else []
-        changed = {place: _mended(value[place], rest, is_exact=is_exact) for place in places}
+        changed = {place: _mend(value[place], rest, is_exact=is_exact) for place in places}
         changed = {place: one for place, one in changed.items() if one is not value[place]}
         return {**value, **changed} if changed else value
     if isinstance(value, list | tuple) and step.isdigit():
         indexes = range(len(value)) if not is_exact else [int(step)] if int(step) < len(value) else []
         items = list(value)
         for index in indexes:
-            items[index] = _mended(items[index], rest, is_exact=is_exact)
+            items[index] = _mend(items[index], rest, is_exact=is_exact)
         return items if any(one is not other for one, other in zip(items, value, strict=True)) else value
     return value

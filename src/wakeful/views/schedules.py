@@ -14,6 +14,7 @@ from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import BadOption, UnknownSchedule
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Run
+from wakeful.views import arguments
 from wakeful.views.due import HEAD, line_of
 from wakeful.views.ledger import PlainRun, plain_run
 from wakeful.views.pages import (
@@ -75,6 +76,7 @@ class PlainSchedule(OfObject):
     next_at: Instant | None
     tags: list[str]
     metadata: Any
+    arguments: arguments.PlainArguments
     catch_up: str
     depends_on: list[str]
     last: PlainVerdict | None
@@ -143,7 +145,7 @@ async def page(
     A page of a list that tag or state thin out may be short; it is over when it has no cursor.
     """
     found = await rows(view, ScheduleFilter(cls, key, tag, state, contains, prefix), limit, cursor)
-    return ViewPage(await view.each(plain_row, found.rows), found.cursor)
+    return ViewPage(await view.each(lambda row: plain_row(view, row), found.rows), found.cursor)
 
 
 async def rows(view: View, wanted: ScheduleFilter, limit: int = 50, cursor: str | None = None) -> SchedulePage:
@@ -246,7 +248,7 @@ async def _with_times(
             cursor=cursor,
             keep=lambda timer: wanted.names(timer.id, schedule_of(timer.name)[0]),
         )
-        records = await _records(view, [(timer.id, schedule_of(timer.name)[0]) for timer in timers.rows])
+        records = await records_named(view, [(timer.id, schedule_of(timer.name)[0]) for timer in timers.rows])
         fitting = [one for one in records if one[2].next_at is not None and wanted.has(one[2], now)]
         if len(timed) + len(fitting) > limit:
             is_thinned = False
@@ -259,7 +261,7 @@ async def _with_times(
             return timed, cursor
 
 
-async def _records(view: View, names: Iterable[tuple[ObjectId, str]]) -> list[_Seen]:
+async def records_named(view: View, names: Iterable[tuple[ObjectId, str]]) -> list[_Seen]:
     """The records of these that are still there, in their order."""
     by_object: dict[ObjectId, list[str]] = {}
     ordered = list(names)
@@ -336,9 +338,9 @@ async def show(view: View, id: ObjectId, name: str, *, limit: int = 10, upcoming
     answer["standing"] = standing(record, now)
     if record is not None:
         pause = record.pause_at(now) if record.state == "active" else None
-        answer |= plain_row(
-            ScheduleRow(id, as_schedule(name, record, now), record, about.runs[0] if about.runs else None)
-        )
+        row = ScheduleRow(id, as_schedule(name, record, now), record, about.runs[0] if about.runs else None)
+        answer |= plain_row(view, row)
+        answer["arguments"] = await arguments.show(view, record.options.args)
         answer["paused_since"] = iso(pause.since) if pause is not None else None
         answer["overlap"] = record.options.policy.overlap
         answer["max_attempts"] = record.options.retry.max_attempts
@@ -379,7 +381,7 @@ async def about_of(store: Store, id: ObjectId, name: str, *, limit: int) -> Abou
     return About(record, runs, await parked_of(store, id, name))
 
 
-def plain_row(row: ScheduleRow) -> PlainSchedule:
+def plain_row(view: View, row: ScheduleRow) -> PlainSchedule:
     """One schedule of a list."""
     schedule, last = row.schedule, row.last
     return {
@@ -398,6 +400,7 @@ def plain_row(row: ScheduleRow) -> PlainSchedule:
         "next_at": iso_of(schedule.next_at),
         "tags": list(schedule.tags),
         "metadata": plain(schedule.metadata),
+        "arguments": arguments.brief(view, row.record.options.args),
         "catch_up": schedule.catch_up,
         "depends_on": list(schedule.depends_on),
         "last": None if last is None else plain_verdict(last),
