@@ -17,6 +17,7 @@ from wakeful.machine import Machine
 from wakeful.machines.feature import MachineFeature
 from wakeful.machines.news import watch
 from wakeful.machines.snapshot import Snapshot
+from wakeful.operations.call_looks import CallFeature
 from wakeful.operations.text_calls import TextCallFeature
 from wakeful.policy.lease import lease_of
 from wakeful.policy.limits import Limits
@@ -108,6 +109,7 @@ class App:
                 self._schedules,
                 SecurityFeature(limits.audit_rows),
                 TextCallFeature(),
+                CallFeature(),
             ),
             places=stores or {},
             keys=keys,

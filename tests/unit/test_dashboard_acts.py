@@ -1,5 +1,6 @@
 """What people do on the dashboard: each act happens once, leaves a row, and nobody does what they may not."""
 
+import asyncio
 import re
 from datetime import timedelta
 from typing import Any
@@ -9,6 +10,8 @@ import pytest
 from tests.unit.dashboard_stage import Stage, csrf_of, staged
 from wakeful.dashboard.login import back
 from wakeful.security import audit
+from wakeful.values.errors import CallCancelled
+from wakeful.values.ids import ObjectId
 
 ANN = {"class": "Note", "key": "ann", "name": "read"}
 PAGE = "/schedule?class=Note&key=ann&name=read"
@@ -21,6 +24,7 @@ READ = [
     "/jobs",
     "/job?id=Note/ann/%253Dbig",
     "/parked",
+    "/calls",
 ]
 READ += ["/parked/one?number=1", "/search?q=ann", "/live", "/chart.svg?class=Door&key=front", "/history", "/nodes"]
 ADMIN = ["/audit", "/tokens"]
@@ -30,6 +34,7 @@ FORMS: dict[str, dict[str, str]] = {
     "/schedule/trigger": ANN,
     "/schedule/backfill": ANN | {"from": "0", "to": "1"},
     "/job/cancel": {"id": "Note/ann/%3Dlater"},
+    "/call/cancel": {"id": "Note/ann@0123456789ab"},
     "/parked/redrive": {"do": "all"},
     "/parked/drop": {"do": "some", "number": "1"},
     "/object/forget": {"class": "Note", "key": "ann", "typed": "ann"},
@@ -214,6 +219,26 @@ async def test_a_failed_job_is_redriven_and_cancelled_on_its_own_page() -> None:
         assert [act for act, _, _ in await acts(stage)] == ["redrive", "job.cancel"]
 
 
+async def test_a_call_that_hangs_is_cancelled() -> None:
+    async with staged() as stage:
+        assert "Nothing is under way." in await stage.text("/calls")
+        hanging = asyncio.ensure_future(stage.world.node.send(ObjectId("Note", "ann"), "hang", (), {}))
+        behind = asyncio.ensure_future(stage.world.node.send(ObjectId("Note", "ann"), "pay", (7,), {}))
+        await stage.world.advance(seconds=5)
+        page = await stage.text("/calls?class=Note")
+        assert "its turn, behind hang" in page
+        id = re.findall(r'name="id" value="(Note/ann@[0-9a-f]+)"', page)[0]
+        answer = await stage.post("/call/cancel", id=id)
+        assert "Cancelled: it is being undone" in await stage.text(answer.headers["location"])
+        with pytest.raises(CallCancelled):
+            await hanging
+        assert await behind == 7
+        assert "hung" not in await stage.text("/object?class=Note&key=ann")
+        late = await stage.post("/call/cancel", id=id)
+        assert (late.status_code, "the call had ended" in late.text) == (409, True)
+        assert [(act, end) for act, _, end in await acts(stage)] == [("call.cancel", "done"), ("call.cancel", "failed")]
+
+
 async def test_forms_about_what_is_not_there_make_nothing() -> None:
     async with staged() as stage:
         for path in ("pause", "resume", "trigger", "backfill"):
@@ -262,7 +287,7 @@ async def test_login_opens_and_logout_closes() -> None:
         cookie = right.headers["set-cookie"].lower()
         assert "httponly" in cookie
         assert "samesite=strict" in cookie
-        for path in READ[:9] + ADMIN:
+        for path in READ[:10] + ADMIN:
             assert (await stage.client.get(path)).status_code in (200, 404), path
         page = await stage.text("/")
         assert "token:boss" in page

@@ -72,7 +72,7 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
         from starlette.routing import Mount, Route
     except ImportError:
         raise MissingExtra("the dashboard needs jinja2 and starlette: pip install 'wakeful[server]'") from None
-    from wakeful.dashboard import databases, due, jobs, live, login, nodes, objects, parked, points, schedules
+    from wakeful.dashboard import calls, databases, due, jobs, live, login, nodes, objects, parked, points, schedules
     from wakeful.dashboard.visits import Desk
 
     desk = Desk(deployment, gate)
@@ -90,6 +90,7 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
         "/job": jobs.one,
         "/parked": parked.listing,
         "/parked/one": parked.one,
+        "/calls": calls.listing,
         "/search": page,
         "/live": live.live,
     }
@@ -100,6 +101,7 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
         "/schedule/backfill": schedules.backfill,
         "/points/restore": points.restore,
         "/job/cancel": jobs.cancel,
+        "/call/cancel": calls.cancel,
         "/parked/redrive": parked.redrive,
         "/parked/drop": parked.drop,
     }

@@ -46,6 +46,7 @@ PAGES = (
     ("schedules", "/schedules", "Schedules"),
     ("jobs", "/jobs", "Jobs"),
     ("parked", "/parked", "Parked"),
+    ("calls", "/calls", "Calls"),
 )
 WIDE = (("nodes", "/nodes", "Nodes"),)  # about the whole deployment, so not for someone who is bound to a tenant
 ADMIN = (("audit", "/audit", "Audit"), ("tokens", "/tokens", "Tokens"))
@@ -178,6 +179,7 @@ class Desk:
         "backfilled": "The occurrences run now, one after another.",
         "cancelled": "Cancelled: it has not run and never will.",
         "ended": "Cancelled: it is not tried again.",
+        "stopped": "Cancelled: it is being undone, and its caller is told.",
         "over": "Not cancelled: it is over, or there is none.",
         "redriven": "Set due again; it runs now.",
         "dropped": "Dropped: it never runs.",

@@ -22,6 +22,7 @@ from wakeful.values.errors import BadOption, BadTime
 from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.times import LATEST_MS, duration_ms, from_datetime, to_datetime
 from wakeful.views import history, ledger, schedules
+from wakeful.views.calls import parse_call_id
 
 Length = str | float
 
@@ -291,6 +292,14 @@ async def forget(ask: Ask) -> Answer:
         held = await tally(ask.view.stores, choice, ask.node.clock.now())
         return json_answer({"dry_run": True, "forgotten": 0, "held": held})
     return json_answer({"dry_run": False, "forgotten": await acts_of(ask).forget(choice), "held": None})
+
+
+async def cancel_call(ask: Ask) -> Answer:
+    """Stop one that is under way."""
+    id = ask.params["id"]
+    target, _ = parse_call_id(id)
+    await ask.gate.check_named(connection_of(ask), ask.who, *target)
+    return json_answer({"id": id, "method": await acts_of(ask).cancel_call(id)})
 
 
 async def drain(ask: Ask) -> Answer:

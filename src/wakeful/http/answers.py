@@ -9,6 +9,7 @@ from typing import Annotated, Any, NotRequired, TypedDict, Union, get_args, get_
 from wakeful.operations.forgets import Holdings
 from wakeful.security.audit import PlainAudit
 from wakeful.views.arguments import PlainArguments
+from wakeful.views.calls import PlainCall
 from wakeful.views.classes import PlainClass
 from wakeful.views.due import PlainTimer
 from wakeful.views.history import PlainChange, PlainPoint, PlainReturn
@@ -103,6 +104,11 @@ class ForgetAnswer(TypedDict):
     held: Holdings | None
 
 
+class CallCancelAnswer(TypedDict):
+    id: str
+    method: str
+
+
 class DrainAnswer(TypedDict):
     node: str
     is_draining: bool
@@ -140,6 +146,8 @@ NAMES: dict[Any, str] = {
     ForgetAnswer: "Forgotten",
     Holdings: "Holdings",
     DrainAnswer: "Draining",
+    PlainCall: "Call",
+    CallCancelAnswer: "CallCancelled",
     PlainHit: "Hit",
     PlainAudit: "Audit",
     HealthAnswer: "Health",
@@ -211,6 +219,7 @@ SCHEMAS: dict[str, Schema] = {name: _fields(kind) for kind, name in NAMES.items(
     "ParkedPage": _page("Parked"),
     "JobPage": _page("Job"),
     "NodePage": _page("Node", unowned=list[int], lost=dict[str, list[int]]),
+    "CallPage": _page("Call", mute=list[str]),
     "HitPage": _page("Hit"),
     "AuditPage": _page("Audit"),
 }

@@ -15,7 +15,20 @@ from wakeful.schedules.schedules import next_times
 from wakeful.security import audit
 from wakeful.values.errors import BadOption, UnknownParked
 from wakeful.values.ids import ObjectId
-from wakeful.views import classes, due, history, jobs, ledger, machines, nodes, objects, parked, schedules, search
+from wakeful.views import (
+    calls,
+    classes,
+    due,
+    history,
+    jobs,
+    ledger,
+    machines,
+    nodes,
+    objects,
+    parked,
+    schedules,
+    search,
+)
 
 SVG = b"image/svg+xml"
 NUMBER_DIGITS_MAX = 18  # of what stores can count
@@ -143,6 +156,15 @@ async def list_parked(ask: Ask) -> Answer:
 async def list_nodes(ask: Ask) -> Answer:
     found = await nodes.page(ask.view)
     return json_answer({"rows": found.rows, "cursor": None, "unowned": found.unowned, "lost": found.lost})
+
+
+async def list_calls(ask: Ask) -> Answer:
+    if _is_outside(ask):
+        return json_answer({"rows": [], "cursor": None, "mute": []})
+    asked = ask.query
+    found = await calls.page(ask.view, asked["class"], asked["key"], asked["limit"], prefix=prefix_of(ask))
+    rows = [row for row in found.rows if ask.who.sees(ObjectId(row["class"], row["key"]))]
+    return json_answer({"rows": rows, "cursor": None, "mute": found.mute})
 
 
 async def list_audit(ask: Ask) -> Answer:
