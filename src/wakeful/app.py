@@ -21,6 +21,7 @@ from wakeful.machines.watch import Watch
 from wakeful.notices.feature import NoticeFeature
 from wakeful.notices.signatures import Secrets
 from wakeful.notices.subscriptions import Handler, handler_subscription, webhook_subscription
+from wakeful.operations.call_looks import CallFeature
 from wakeful.operations.text_calls import TextCallFeature
 from wakeful.policy.lease import lease_of
 from wakeful.policy.limits import Limits
@@ -117,6 +118,7 @@ class App:
                 self._notices,
                 SecurityFeature(limits.audit_rows),
                 TextCallFeature(),
+                CallFeature(),
             ),
             places=stores or {},
             keys=keys,

@@ -1,5 +1,7 @@
 """A program in which everything is called as long as it may be, and fails with as many words."""
 
+import asyncio
+
 from wakeful import AlarmInfo, App, DurableObject, Machine, RetryPolicy
 
 app = App()
@@ -18,7 +20,7 @@ class ReminderOfEverythingThatSomebodyOwesToAnybodyForOneReasonOrOther(DurableOb
         await self.storage.put_many({KEY: WORDS, "short": 1, "last_invoice_sent_at": "2026-11-01T09:00:00+01:00"})
         for name in (NAME, ONE, "a", "send-monthly-invoice-reminder"):
             await self.schedules.add("0 9 1 * *", self.remind_by_a_method_with_a_name_of_some_length, name=name)
-        await self.schedules.add("every 1s", self.fail, name=ONE[1:], tags=(ONE, NAME), retry=ONCE)
+        await self.schedules.add("every 1s", self.fail, WORDS, name=ONE[1:], tags=(ONE, NAME), retry=ONCE)
         self.sql(f'CREATE TABLE IF NOT EXISTS "{ONE}" ("{ONE}" TEXT, "{NAME}" TEXT, short INTEGER)')
         self.sql(f'INSERT INTO "{ONE}" VALUES (?, ?, 1)', WORDS, KEY)
         await self.storage.set_alarm(1_000)
@@ -28,8 +30,11 @@ class ReminderOfEverythingThatSomebodyOwesToAnybodyForOneReasonOrOther(DurableOb
     async def remind_by_a_method_with_a_name_of_some_length(self) -> str:
         return WORDS
 
-    async def fail(self) -> None:
+    async def fail(self, *words: str, **named: str) -> None:
         raise ConnectionError(WORDS)
+
+    async def hang(self) -> None:
+        await asyncio.sleep(100_000)
 
 
 @app.object
@@ -48,8 +53,13 @@ async def on_start(app: App) -> None:
     for key in (KEY, "reminder of all that is owed " * 15):
         one = app.get(Reminder, key)
         await one.begin()
-        await app.jobs.schedule(one.fail, key=ONE, retry=ONCE, tags=(ONE, NAME), metadata={ONE: WORDS})
+        await app.jobs.schedule(
+            one.fail, WORDS, **{ONE: WORDS}, key=ONE, retry=ONCE, tags=(ONE, NAME), metadata={ONE: WORDS}
+        )
         done = await app.jobs.schedule(one.remind_by_a_method_with_a_name_of_some_length, key=NAME, after="1h")
         await app.jobs.schedule(one.fail, key="after", depends_on=(done.id,))
         await app.schedules(Reminder, key).pause(NAME, note=WORDS[:500])
         await app.get(Chart, key).start()
+    hanging = app.get(Reminder, "h" * 512)
+    for name in (NAME, ONE):  # one runs, and the other waits behind it
+        await app.jobs.schedule(hanging.hang, key=name)

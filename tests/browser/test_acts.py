@@ -137,6 +137,27 @@ def test_a_job_is_cancelled(town: Any, pages: Any) -> None:
     expect(page.locator("#live")).to_contain_text("cancelled")
 
 
+def test_a_failed_job_is_redriven_on_its_page_which_has_its_arguments_and_attempts(town: Any, pages: Any) -> None:
+    page = pages.open(f"{town.url}/job?id=Letter%2Fann%2F%253Dstamp-900")
+    expect(page.locator("dl.facts")).to_contain_text("900")
+    attempts = page.locator("section[aria-labelledby=attempts] tbody tr")
+    before = attempts.count()
+    page.get_by_role("button", name="Redrive it").click()
+    expect(page.get_by_role("status")).to_contain_text("Set due again")
+    expect(attempts).to_have_count(before + 1)  # it has failed once more
+
+
+def test_a_call_that_hangs_is_cancelled(town: Any, pages: Any) -> None:
+    page = pages.open(f"{town.url}/calls")
+    bell = page.locator("tbody tr", has_text="bell").first
+    expect(bell).to_be_visible()  # it rings most of the time
+    bell.get_by_text("Cancel…").click()
+    bell.get_by_role("button", name="Cancel the call").click()
+    expect(page.get_by_role("status")).to_contain_text("its caller is told")
+    page.goto(f"{town.url}/audit")
+    expect(page.locator("#live")).to_contain_text("call.cancel")
+
+
 @in_both_themes
 def test_nobody_comes_in_without_a_token(theme: str, guarded: Any, tokens: Any, pages: Any) -> None:
     page = pages.open(guarded.url + SCHEDULE, theme=theme, expected=("status of 403",))

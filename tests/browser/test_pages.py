@@ -19,6 +19,7 @@ PATHS = [
     "/jobs",
     "/job?id=Letter%2Fann%2F%253Dstamp-900",
     "/parked",
+    "/calls",
     "/nodes",
     "/webhooks",
     "/audit",

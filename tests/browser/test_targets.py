@@ -5,8 +5,24 @@ from typing import Any
 import pytest
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'wakeful[dev]' brings playwright")
-PATHS = ["/", "/objects", "/schedules", "/jobs", "/parked", "/nodes", "/webhooks", "/audit", "/tokens", "/search?q=e"]
-PATHS += ["/object?class=Letter&key=ann", "/schedule?class=Letter&key=ann&name=deliver"]
+PATHS = [
+    "/",
+    "/objects",
+    "/schedules",
+    "/jobs",
+    "/parked",
+    "/calls",
+    "/nodes",
+    "/webhooks",
+    "/audit",
+    "/tokens",
+    "/search?q=e",
+]
+PATHS += [
+    "/object?class=Letter&key=ann",
+    "/schedule?class=Letter&key=ann&name=deliver",
+    "/job?id=Letter%2Fann%2F%253Dstamp-900",
+]
 # Of what is smaller, those whose circle of 24 px would meet another target or its circle. A link in a line of text is let off.
 SMALL = """() => {
   const shown = [...document.querySelectorAll("a[href], button, summary, select, textarea, input:not([type=hidden])")]

@@ -1,5 +1,6 @@
 """Schedules, jobs, parked timers and nodes from outside; each act with its audit row."""
 
+import asyncio
 from typing import Any
 from urllib.parse import quote
 
@@ -244,6 +245,33 @@ async def test_parked_timers_are_dropped_by_filters_within_what_a_token_may_see(
         assert (await stage.ask("POST", f"{path}/cancel", token=all_of_it)).json()["cancelled"] is True
         assert (await stage.get(path, token=all_of_it))["state"] == "cancelled"
         assert (await stage.get("/v1/parked", token=all_of_it))["rows"] == []
+
+
+async def test_a_call_that_hangs_is_seen_and_cancelled() -> None:
+    async with opened() as stage:
+        hanging = asyncio.ensure_future(stage.call("eu/1", "slow", [1_000]))
+        other = asyncio.ensure_future(stage.call("us/1", "slow", [20]))
+        await stage.world.advance(seconds=3)
+        rows = (await stage.get("/v1/calls?class=Shop"))["rows"]
+        assert [(row["key"], row["method"], row["state"], row["for_ms"]) for row in rows] == [
+            ("eu/1", "slow", "running", 3_000),
+            ("us/1", "slow", "running", 3_000),
+        ]
+        assert (await stage.get("/v1/calls?prefix=us/&limit=1"))["rows"][0]["key"] == "us/1"
+        reads, own = await stage.token("r", "read"), await stage.token("eu", "operate", tenant="eu/")
+        path = f"/v1/calls/{quote(rows[0]['id'], safe='')}/cancel"
+        foreign = f"/v1/calls/{quote(rows[1]['id'], safe='')}/cancel"
+        problem(await stage.ask("POST", path, token=reads), 403, "denied.scope")
+        problem(await stage.ask("POST", foreign, token=own), 403, "denied.tenant")
+        problem(await stage.ask("POST", "/v1/calls/nonsense/cancel", token=own), 400, "call.id")
+        seen = await stage.get("/v1/calls", token=own)
+        assert [(row["key"], row["node"]) for row in seen["rows"]] == [("eu/1", None)]
+        done = await stage.ask("POST", path, token=own)
+        assert (done.status_code, done.json()["method"]) == (200, "slow")
+        problem(await hanging, 409, "call.cancelled")
+        problem(await stage.ask("POST", path, token=own), 409, "call.ended")
+        await stage.world.advance(seconds=30)
+        assert (await other).status_code == 200
 
 
 async def test_draining_a_node() -> None:

@@ -266,6 +266,9 @@ async def test_looks() -> None:
             {"number": 7, "class": None, "key": None, "timer": None, "ok": False, "problem": "is not parked"}
         ]
         assert [row["act"] for row in await client.audit()] == ["redrive"]
+        assert await client.calls("Shop", "k3") == []
+        with pytest.raises(errors.Conflict, match="had ended"):
+            await client.cancel_call("Shop/k3@0123456789ab")
         await client.get("Lamp", "l").send({"type": "TOGGLE"})
         assert (await client.chart("Lamp", "l")).startswith("<svg")
         with pytest.raises(errors.UnknownObject):

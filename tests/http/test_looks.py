@@ -195,6 +195,29 @@ async def test_tracebacks_of_parked_timers_are_for_operators() -> None:
             assert "Traceback" in (await stage.ask("GET", path, token=operates)).text
 
 
+async def test_arguments_are_for_operators_and_others_see_how_many_there_are() -> None:
+    async with opened() as stage:
+        await furnish(stage)
+        spec = {"spec": "every day at 9am", "handler": "add", "args": [4711]}
+        assert (await stage.ask("PUT", "/v1/objects/Shop/eu%2F1/schedules/secret", json=spec)).status_code == 200
+        body = {"class": "Shop", "key": "eu/1", "method": "add", "args": [4711], "at": "2999-01-01T09:00+00:00"}
+        job = quote((await stage.ask("POST", "/v1/jobs", json=body)).json()["id"], safe="")
+        reads, operates = await stage.token("r", "read", "call"), await stage.token("o", "operate")
+        schedule = "/v1/objects/Shop/eu%2F1/schedules"
+        for path in (
+            f"/v1/jobs/{job}",
+            f"{schedule}/secret",
+            f"{schedule}/secret/why",
+            schedule,
+            "/v1/schedules",
+            "/v1/objects/Shop/eu%2F1",
+        ):
+            seen, whole = [(await stage.ask("GET", path, token=one)).text for one in (reads, operates)]
+            assert '"count":1' in seen, path
+            assert "4711" not in seen, path
+            assert "4711" in whole, path
+
+
 async def test_health_is_for_everyone_and_says_no_names() -> None:
     async with opened() as stage:
         await stage.token("admin", "admin")

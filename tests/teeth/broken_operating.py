@@ -1,8 +1,10 @@
 """What operators are told, broken on purpose: each of these is a mistake that somebody could make, applied while its block lasts."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,12 +14,17 @@ from wakeful.cli import program, settings_file
 from wakeful.http import health
 from wakeful.jobs.runs import JobRuns
 from wakeful.runtime.activation import Activation
+from wakeful.runtime.calls import Call, resolve
 from wakeful.runtime.lock_watch import LockWatch
 from wakeful.runtime.outage import Outage
 from wakeful.runtime.standstill import Standstill
 from wakeful.runtime.turn import Turn
+from wakeful.runtime.underway import NodeCalls
+from wakeful.security.reserved import SecurityFeature
 from wakeful.store.postgres.wire import ServerLost, ServerWire
 from wakeful.transport.addresses import Address
+from wakeful.views import arguments
+from wakeful.views.view import View
 
 
 def ready_though_a_table_is_locked() -> Any:
@@ -35,6 +42,85 @@ def what_is_dropped_tells_nobody() -> Any:
     async def silent(self: JobRuns, turn: Any, parked: Any) -> None: ...
 
     return swapped(JobRuns, "on_dropped", lambda _: silent)
+
+
+def who_may_look_sees_arguments() -> Any:
+    """The scope of whoever asks does not matter."""
+
+    def make(original: Any) -> Any:
+        def broken(cls: type[View], node: Any, caller: Any) -> View:
+            view = original.__func__(cls, node, caller)
+            view.shows_arguments = True
+            return view
+
+        return classmethod(broken)
+
+    return swapped(View, "for_caller", make)
+
+
+def a_list_shows_arguments_to_everybody() -> Any:
+    """Of one alone they are masked, and of a row in a list they are not."""
+
+    def make(brief: Any) -> Any:
+        def broken(view: Any, data: bytes | None) -> Any:
+            return brief(SimpleNamespace(shows_arguments=True), data)
+
+        return broken
+
+    return swapped(arguments, "brief", make)
+
+
+def a_call_that_is_cancelled_goes_on() -> Any:
+    """Its caller is told that it was undone, and its turn writes what it wants."""
+
+    def make(_cancel: Any) -> Any:
+        def broken(self: Call) -> None:
+            self.is_cancelled = True
+            if self.answer is not None:
+                resolve(self.answer, None, self.too_late())
+
+        return broken
+
+    return swapped(Call, "cancel", make)
+
+
+def a_call_that_is_cancelled_frees_no_key() -> Any:
+    """Its turn is made to end well, with no answer: whoever asks again under its request key is told that, and nothing runs."""
+
+    def make(invoke: Any) -> Any:
+        async def gentle(call: Call, awaitable: Any) -> Any:
+            try:
+                return await awaitable
+            except asyncio.CancelledError:
+                if not hasattr(call, "is_cancelled"):
+                    raise
+                call.absorb()
+                return None
+
+        return lambda self, call: gentle(call, invoke(self, call))
+
+    return swapped(Activation, "_invoke", make)
+
+
+def a_turn_that_has_ended_is_cancelled() -> Any:
+    """Though what it wrote is on its way to disk."""
+
+    def make(cancel: Any) -> Any:
+        def broken(self: NodeCalls, name: str) -> str:
+            call = self._named.get(name)
+            if call is None or call not in self._node.deadlines:
+                return str(cancel(self, name))
+            call.cancel()
+            return call.method
+
+        return broken
+
+    return swapped(NodeCalls, "cancel", make)
+
+
+def operators_wait_for_slots() -> Any:
+    """Behind those that they want to end."""
+    return swapped(SecurityFeature, "equip", lambda _: lambda self, node: None)
 
 
 def what_is_dropped_stays_parked() -> Any:

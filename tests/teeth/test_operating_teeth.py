@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.conformance import test_calls_underway as underway
 from tests.conformance import test_parked_dropped as parked_dropped
 from tests.conformance.conftest import staging
+from tests.http import test_looks as http_looks
 from tests.teeth import broken_operating
 from tests.teeth.catching import Catcher, Teeth
 from tests.unit import test_cli_config as cli_config
@@ -20,9 +22,10 @@ from tests.unit import test_lock_watch as lock_watch
 from tests.unit import test_postgres_hosts as postgres_hosts
 from tests.unit import test_reach as reach
 from tests.unit import test_standstill as standstill
+from tests.unit.views import test_arguments as view_arguments
 from wakeful.cli import run
 from wakeful.testing.timewarp import Timewarp
-from wakeful.values.errors import Unavailable, Unreachable
+from wakeful.values.errors import Unavailable, Unreachable, WakefulError
 
 HERE = SimpleNamespace()  # the test that runs, whose fixtures catchers may ask for
 
@@ -37,6 +40,45 @@ def dropped_alarm() -> None:
     """tests/conformance: an alarm that is dropped."""
     with staging("memory:") as stage:
         asyncio.run(parked_dropped.test_an_alarm_that_is_dropped_never_runs_and_its_attempts_stay_in_the_ledger(stage))
+
+
+def masked_rows() -> None:
+    """tests/unit: who sees what methods are called with."""
+    asyncio.run(view_arguments.test_who_may_only_look_sees_how_many_there_are_and_no_value())
+
+
+def masked_answers() -> None:
+    """tests/http: the same over HTTP."""
+    asyncio.run(http_looks.test_arguments_are_for_operators_and_others_see_how_many_there_are())
+
+
+def play(test: Any) -> None:
+    """It passes, or says what it missed."""
+    with staging("memory:") as stage:
+        try:
+            asyncio.run(test(stage))
+        except (WakefulError, pytest.fail.Exception) as error:
+            raise AssertionError(str(error)) from None
+
+
+def undone_call() -> None:
+    """tests/conformance: a turn that an operator cancels."""
+    play(underway.test_a_turn_that_is_cancelled_is_undone_and_its_caller_is_told_by_whom)
+
+
+def freed_key() -> None:
+    """tests/conformance: the request key of a call that was cancelled."""
+    play(underway.test_a_request_key_whose_call_was_cancelled_is_free_for_a_repeat)
+
+
+def ended_call() -> None:
+    """tests/conformance: a call whose turn has ended."""
+    play(underway.test_one_whose_turn_has_ended_is_not_undone_though_its_commit_is_on_its_way)
+
+
+def slotless_call() -> None:
+    """tests/conformance: cancelling where no slot is free."""
+    play(underway.test_a_turn_without_a_slot_says_so)
 
 
 def long_lock() -> None:
@@ -130,6 +172,12 @@ def config(*args: str) -> dict[str, dict[str, Any]]:
 
 
 BROKEN: dict[str, tuple[Catcher, ...]] = {
+    "who_may_look_sees_arguments": (masked_rows, masked_answers),
+    "a_list_shows_arguments_to_everybody": (masked_rows, masked_answers),
+    "a_call_that_is_cancelled_goes_on": (undone_call,),
+    "a_call_that_is_cancelled_frees_no_key": (freed_key,),
+    "a_turn_that_has_ended_is_cancelled": (ended_call,),
+    "operators_wait_for_slots": (slotless_call,),
     "what_is_dropped_tells_nobody": (dropped_job,),
     "what_is_dropped_stays_parked": (dropped_alarm,),
     "ready_though_a_table_is_locked": (long_lock, said),

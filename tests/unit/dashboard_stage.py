@@ -1,5 +1,6 @@
 """A town in virtual time with the dashboard before it, for tests that ask for pages without a browser."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,6 +30,10 @@ def town() -> tuple[App, type[Any], type[Any], type[Any]]:
             await self.schedules.add(spec, self.read, name="read", tags=("post",))
 
         async def read(self) -> None: ...
+
+        async def hang(self) -> None:
+            await self.storage.put("hung", True)
+            await asyncio.sleep(1_000)
 
         async def pay(self, cents: int) -> int:
             if cents > 100:

@@ -126,6 +126,9 @@ def test_one_is_shown_for_people_and_for_programs(jobs: Jobs) -> None:
     assert jobs("get", jobs.ids[2])["state"] == "failed"
     said = jobs("get", jobs.ids[2], as_json=False)
     assert 'metadata    {"why": "ünicode"}' in said
+    assert "arguments   none" in said
+    assert [one["verdict"] for one in jobs("get", jobs.ids[2])["attempts"]] == ["failed"]
+    assert "attempt   ended" in said
     assert jobs("get", "Cart/x/none%3A1", code=2)["error"]["code"] == "job.unknown"
     table = jobs(as_json=False)
     assert "scheduled" in table

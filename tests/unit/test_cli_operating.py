@@ -1,5 +1,8 @@
 """Operating schedules from the command line: through the node that runs the store, and what happens without one."""
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -65,6 +68,36 @@ def test_pause_and_resume_through_the_running_node(stage: Stage) -> None:
         assert "was not paused" in stage("resume", "Report", "eu", "nightly").out
         assert stage("pause", "Report", "eu", "nightly", "--until", "2h", "--json").json["paused"] == 1
         assert state(stage, "nightly")["paused_until"] is not None
+
+
+def test_a_call_that_hangs_is_seen_and_cancelled(stage: Stage) -> None:
+    assert stage("calls", "--json").json == {"calls": [], "mute": []}
+    assert "no process runs this store" in stage("calls").out
+    with stage.running():
+        assert "nothing is under way" in stage("calls").out
+        command = [sys.executable, "-m", "wakeful.cli", "call", "Report", "eu", "slow", "--json"]
+        with subprocess.Popen(
+            command, cwd=stage.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as hanging:
+            soon(lambda: [row["method"] for row in stage("calls", "--json").json["calls"]], ["slow"])
+            [row] = stage("calls", "Report", "eu", "--json").json["calls"]
+            assert (row["state"], row["kind"], row["waits_for"]) == (
+                "running",
+                "call",
+                "its own code, or what that awaits outside",
+            )
+            assert stage("calls", "Other", "--json").json["calls"] == []
+            assert "Report/eu@" in stage("calls").words
+            done = stage("calls", "cancel", row["id"], "--json")
+            assert (done.code, done.json[0]["cancelled"], done.json[0]["method"]) == (0, True, "slow")
+            said, _ = hanging.communicate(timeout=PATIENCE_S)
+        assert json.loads(said.splitlines()[0])["error"]["code"] == "call.cancelled"
+        again = stage("calls", "cancel", row["id"])
+        assert (again.code, "the call had ended" in again.words) == (1, True)
+        assert stage("calls", "cancel", "nonsense").code == 2
+        assert [one["act"] for one in stage("audit", "--json").json["rows"] if one["outcome"] == "done"] == [
+            "call.cancel"
+        ]
 
 
 def test_many_at_once_by_tag(stage: Stage) -> None:

@@ -363,7 +363,8 @@ def test_the_last_run_of_a_monthly_schedule_is_shown_when_the_ledger_keeps_a_wee
     answer = wakeful("why", "Report", "eu", "invoice")
     assert "none" not in answer.words
     rows = {row["schedule"]: row["last"] for row in wakeful("schedules", "--json").json}
-    assert rows["invoice"] == {"nominal_at": "2026-04-01T07:00:00.000Z", "verdict": "run"}
+    at = "2026-04-01T07:00:00.000Z"
+    assert rows["invoice"] == {"nominal_at": at, "fired_at": at, "verdict": "run", "is_backfill": False}
 
 
 def test_of_verdicts_that_are_kept_no_more_it_is_not_said_that_none_has_come_yet(wakeful: Stage) -> None:

@@ -1,5 +1,6 @@
 """What people do on the dashboard: each act happens once, leaves a row, and nobody does what they may not."""
 
+import asyncio
 import re
 from datetime import timedelta
 from typing import Any
@@ -9,6 +10,8 @@ import pytest
 from tests.unit.dashboard_stage import Stage, csrf_of, staged
 from wakeful.dashboard.login import back
 from wakeful.security import audit
+from wakeful.values.errors import CallCancelled
+from wakeful.values.ids import ObjectId
 
 ANN = {"class": "Note", "key": "ann", "name": "read"}
 PAGE = "/schedule?class=Note&key=ann&name=read"
@@ -21,6 +24,7 @@ READ = [
     "/jobs",
     "/job?id=Note/ann/%253Dbig",
     "/parked",
+    "/calls",
 ]
 READ += [
     "/parked/one?number=1",
@@ -38,6 +42,7 @@ FORMS: dict[str, dict[str, str]] = {
     "/schedule/trigger": ANN,
     "/schedule/backfill": ANN | {"from": "0", "to": "1"},
     "/job/cancel": {"id": "Note/ann/%3Dlater"},
+    "/call/cancel": {"id": "Note/ann@0123456789ab"},
     "/parked/redrive": {"do": "all"},
     "/parked/drop": {"do": "some", "number": "1"},
     "/object/forget": {"class": "Note", "key": "ann", "typed": "ann"},
@@ -203,6 +208,46 @@ async def test_a_job_is_cancelled_once() -> None:
         assert (await stage.app.jobs.get("Note/ann/%3Dlater")).state == "cancelled"
 
 
+async def test_a_failed_job_is_redriven_and_cancelled_on_its_own_page() -> None:
+    async with staged() as stage:
+        path = "/job?id=Note/ann/%253Dbig"
+        page = await stage.text(path)
+        assert "<code>500</code>" in page  # what it is called with
+        assert page.count("the bank is &lt;closed&gt;") >= 2  # its error, and that of its attempt
+        fields = dict(re.findall(r'name="(number|class|key|job)" value="([^"]+)"', page))
+        assert fields["job"] == "Note/ann/%3Dbig"
+        answer = await stage.post("/parked/redrive", do="some", **fields)
+        again = await stage.text(answer.headers["location"])
+        assert "Set due again" in again
+        assert len(re.findall(r'data-id="[^"]*-1-failed"', again)) == 2  # it has run, and failed, once more
+        assert (await stage.app.jobs.get("Note/ann/%3Dbig")).state == "failed"
+        answer = await stage.post("/job/cancel", id="Note/ann/%3Dbig")
+        assert "it is not tried again" in await stage.text(answer.headers["location"])
+        assert (await stage.app.jobs.get("Note/ann/%3Dbig")).state == "cancelled"
+        assert "Redrive it" not in await stage.text(path)
+        assert [act for act, _, _ in await acts(stage)] == ["redrive", "job.cancel"]
+
+
+async def test_a_call_that_hangs_is_cancelled() -> None:
+    async with staged() as stage:
+        assert "Nothing is under way." in await stage.text("/calls")
+        hanging = asyncio.ensure_future(stage.world.node.send(ObjectId("Note", "ann"), "hang", (), {}))
+        behind = asyncio.ensure_future(stage.world.node.send(ObjectId("Note", "ann"), "pay", (7,), {}))
+        await stage.world.advance(seconds=5)
+        page = await stage.text("/calls?class=Note")
+        assert "its turn, behind hang" in page
+        id = re.findall(r'name="id" value="(Note/ann@[0-9a-f]+)"', page)[0]
+        answer = await stage.post("/call/cancel", id=id)
+        assert "Cancelled: it is being undone" in await stage.text(answer.headers["location"])
+        with pytest.raises(CallCancelled):
+            await hanging
+        assert await behind == 7
+        assert "hung" not in await stage.text("/object?class=Note&key=ann")
+        late = await stage.post("/call/cancel", id=id)
+        assert (late.status_code, "the call had ended" in late.text) == (409, True)
+        assert [(act, end) for act, _, end in await acts(stage)] == [("call.cancel", "done"), ("call.cancel", "failed")]
+
+
 async def test_forms_about_what_is_not_there_make_nothing() -> None:
     async with staged() as stage:
         for path in ("pause", "resume", "trigger", "backfill"):
@@ -251,7 +296,7 @@ async def test_login_opens_and_logout_closes() -> None:
         cookie = right.headers["set-cookie"].lower()
         assert "httponly" in cookie
         assert "samesite=strict" in cookie
-        for path in READ[:9] + ADMIN:
+        for path in READ[:10] + ADMIN:
             assert (await stage.client.get(path)).status_code in (200, 404), path
         page = await stage.text("/")
         assert "token:boss" in page
@@ -284,6 +329,12 @@ async def test_a_reader_sees_and_does_nothing() -> None:
         assert "Redrive all" not in await stage.text("/parked")
         number = (await stage.world.parked())[0].number
         assert "Traceback (most" not in await stage.text(f"/parked/one?number={number}")
+        [big] = [row.number for row in await stage.world.parked() if row.timer.name == "job:=big"]
+        for place in ("/job?id=Note/ann/%253Dbig", f"/parked/one?number={big}"):
+            text = await stage.text(place)
+            assert "1 argument" in text, place
+            assert "<code>500</code>" not in text, place
+            assert "Redrive it" not in text, place
         for path, fields in FORMS.items():
             answer = await stage.post(path, **fields, csrf=csrf_of(page))
             assert answer.status_code == 403, path

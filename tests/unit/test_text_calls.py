@@ -56,6 +56,7 @@ CASES = [
     ("add", ["3", '"2030-01-01T09:00:00Z"'], ["3", datetime.fromisoformat("2030-01-01T09:00Z")]),
     ("add", ['"3"', "2030-01-01T09:00:00Z"], ["3", datetime.fromisoformat("2030-01-01T09:00Z")]),
     ("add", ["null", "2030-01-01T09:00:00Z"], ["null", datetime.fromisoformat("2030-01-01T09:00Z")]),
+    ("add", ["no seconds", "2030-01-01T09:00+00:00"], ["no seconds", datetime.fromisoformat("2030-01-01T09:00Z")]),
     ("take", ["1", "2"], [1, 2]),
     ("take", [], []),
     ("brew", ['{"kind": "green"}', "5m"], [Tea("green"), timedelta(minutes=5), None]),

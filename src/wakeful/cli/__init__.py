@@ -39,6 +39,7 @@ _THEMES = {
         "why": ("why", "Why a schedule ran or did not: its verdicts, newest first."),
         "jobs": ("jobs", "List, show and cancel jobs."),
         "parked": ("parked", "What failed for good and waits for a person."),
+        "calls": ("calls", "What is under way, since when, waiting for what; and cancelling it."),
         "nodes": ("nodes", "Who runs the store: state, address, shards, load."),
         "doctor": ("doctor", "Is everything well? Each finding with its remedy."),
         "search": ("search", "Find anything by its name."),

@@ -1,6 +1,7 @@
 """Layer 5. `wakeful jobs`: which are owed, which failed, what became of the others; and cancelling one."""
 
 import asyncio
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +11,7 @@ from wakeful.cli.exit_codes import FAILED, OK, one_line
 
 if TYPE_CHECKING:
     from wakeful.jobs.job import Job
+    from wakeful.views.jobs import PlainAttempt
 
 
 @click.group("jobs", cls=options.ListingGroup)
@@ -79,6 +81,7 @@ def getting(id: str, url: str, as_json: bool) -> None:
 async def _get(id: str, url: str, as_json: bool) -> None:
     from wakeful.cli.output import put_json, put_line
     from wakeful.cli.session import viewing
+    from wakeful.views.arguments import words
     from wakeful.views.jobs import show
     from wakeful.views.plain import text
 
@@ -87,9 +90,40 @@ async def _get(id: str, url: str, as_json: bool) -> None:
     if as_json:
         put_json(answer)
         return
+    given, attempts = answer["arguments"], answer["attempts"]
     for name, value in answer.items():
-        if value not in (None, [], {}, "") and name != "left_out":  # nothing is, of one alone
+        if name == "arguments" and given is not None:
+            put_line(one_line(f"{name:<11} {words(given)}"))
+        elif name not in ("attempts", "left_out") and value not in (
+            None,
+            [],
+            {},
+            "",
+        ):  # nothing is left out of one alone
             put_line(one_line(f"{name:<11} {value if isinstance(value, str) else text(value)}"))
+    if attempts:
+        _put_attempts(attempts)
+
+
+def _put_attempts(attempts: list["PlainAttempt"]) -> None:
+    """For people: what came of each, newest first."""
+    from wakeful.cli.output import clock_time, length, put_line, put_table
+    from wakeful.values.times import from_datetime
+
+    put_line()
+    rows = []
+    for row in attempts:
+        began, ended = (from_datetime(datetime.fromisoformat(row[at])) for at in ("fired_at", "finished_at"))
+        cells = (
+            row["attempt"],
+            row["verdict"],
+            clock_time(began),
+            length(ended - began),
+            row["node"],
+            row["error"] or "",
+        )
+        rows.append(cells)
+    put_table([">attempt", "ended", "began", "took", "?node", "…error"], rows)
 
 
 @options.command("cancel")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wakeful.store.protocol import Store
     from wakeful.transport.control import ControlClient
     from wakeful.values.timers import Parked
+    from wakeful.views.parked import PlainParked
 
 
 @click.group("parked", cls=options.ListingGroup)
@@ -75,7 +76,7 @@ def _which(
 @options.command("list")
 @click.argument("cls", metavar="[CLASS]", required=False, shell_complete=known_names.classes)
 @click.argument("key", metavar="[KEY]", required=False, shell_complete=known_names.keys)
-@click.option("--full", is_flag=True, help="With the traceback of each.")
+@click.option("--full", is_flag=True, help="With the traceback of each, and what it was called with.")
 @options.limit_option(50)
 @options.store_option
 def listing(cls: str | None, key: str | None, full: bool, limit: int, url: str, as_json: bool) -> None:
@@ -88,21 +89,22 @@ async def _parked(cls: str | None, key: str | None, full: bool, limit: int, url:
     from wakeful.cli.output import many, put_json, put_line
     from wakeful.cli.session import viewing
     from wakeful.store.protocol import Query
-    from wakeful.views.parked import plain_parked, rows
+    from wakeful.views.parked import plain_rows, rows
 
     async with viewing(url) as view:
         page = await rows(view, Query(cls=cls, key=key), limit)
+        plain = await plain_rows(view, page.rows) if as_json or full else []
         total = sum([await store.count("parked", cls=cls) for store in view.stores])
         hint = "" if page.rows or as_json else await instead(view, cls, key)
     if as_json:
-        put_json([plain_parked(row) for row in page.rows])
+        put_json(plain)
         return
     if not page.rows:
         put_none(cls, key, hint)
         return
     put_parked(page.rows, with_object=True)
     if full:
-        put_traces(page.rows)
+        put_traces(plain)
     if page.cursor is not None:
         of = f" of {many(total, 'parked timer')}" if key is None else ""
         put_line(f"the first {len(page.rows):,}{of}; -n shows more", "dim")
@@ -132,16 +134,21 @@ def put_parked(rows: list["Parked"], *, with_object: bool, indent: int = 0) -> N
     put_table(columns if with_object else [columns[0], *columns[2:]], table, indent=indent)
 
 
-def put_traces(rows: list["Parked"]) -> None:
-    """The traceback of each, in full."""
+def put_traces(rows: list["PlainParked"]) -> None:
+    """What each was called with, and its traceback in full."""
     from wakeful.cli.exit_codes import one_screen
     from wakeful.cli.output import put_line
-    from wakeful.views.timer_names import name_words
+    from wakeful.views.arguments import words
+    from wakeful.views.plain import text
 
     for row in rows:
         put_line()
-        put_line(f"{row.number}  {row.timer.id} {name_words(row.timer.name)}", "bold")
-        put_line(one_screen(row.traceback or row.error))
+        put_line(one_line(f"{row['number']}  {row['class']}/{row['key']} {row['words']}"), "bold")
+        if row["arguments"] is not None:
+            put_line(one_line(f"{row['method']} was called with: {words(row['arguments'])}"))
+        if row["metadata"]:
+            put_line(one_line(f"metadata: {text(row['metadata'])}"))
+        put_line(one_screen(row["traceback"] or row["error"]))
 
 
 # `wakeful redrive`: set parked timers due again, through the owner or in its absence.
@@ -303,7 +310,7 @@ async def _drop(which: "Which", yes: bool, dry_run: bool, target: str | None, ur
     from wakeful.cli.session import acting, viewing
     from wakeful.operations.acts import finding
     from wakeful.runtime.redrives import each_parked, survey
-    from wakeful.views.parked import plain_parked
+    from wakeful.views.parked import plain_rows
 
     async with viewing(url) as view:
         find = finding(view.stores[0])
@@ -311,8 +318,9 @@ async def _drop(which: "Which", yes: bool, dry_run: bool, target: str | None, ur
         hint = "" if as_json or total else await instead(view, which.cls, which.key)
         chosen = each_parked(find, which.query(), which.numbers, fits=which.fits)
         rows = [one async for one in chosen] if dry_run else []
+        plain = await plain_rows(view, rows) if as_json else []
     if as_json and (dry_run or (which.is_all and not total)):
-        put_json([plain_parked(row) for row in rows])
+        put_json(plain)
         return OK
     if dry_run or (which.is_all and not total):
         put_parked(rows, with_object=True) if rows else put_none(which.cls, which.key, hint)

@@ -68,7 +68,7 @@ async def _schedules(wanted: "ScheduleFilter", is_wide: bool, limit: int, url: s
         hint = "" if listed or as_json else await instead(view, wanted.cls)
     unseen = f"; those without a next time were looked for in the first {OBJECTS_MAX:,} objects, --all looks on"
     if as_json:
-        put_json([plain_row(row) for row in listed])
+        put_json([plain_row(view, row) for row in listed])
         if cursor is not None and not is_more:
             print(f"note{unseen.replace(';', ':')}", file=sys.stderr)
         return
@@ -124,7 +124,8 @@ def put_rows(rows: list["ScheduleRow"], *, with_sums: bool, with_object: bool = 
     for row in rows:
         schedule, sums = row.schedule, row.record.counters
         upcoming = "" if schedule.next_at is None else relative(from_datetime(schedule.next_at), now)
-        last = "" if row.last is None else f"{row.last.verdict} {relative(from_datetime(row.last.nominal_at), now)}"
+        # When it came to that: the occurrence itself may be of long ago, caught up with or backfilled.
+        last = "" if row.last is None else f"{row.last.verdict} {relative(from_datetime(row.last.fired_at), now)}"
         cells: tuple[object, ...] = (
             schedule.name,
             spec_shown(row.record),

@@ -133,10 +133,12 @@ def _put_head(id: "ObjectId", name: str, record: "Record | None", now: int, wait
 
 
 def _put_standing(record: "Record", zone: str, now: int) -> None:
+    from wakeful.cli.exit_codes import one_line
     from wakeful.cli.output import length, many, put_line, put_table, relative
     from wakeful.schedules.schedules import next_times
     from wakeful.schedules.words import moment
     from wakeful.values.times import from_datetime
+    from wakeful.views.arguments import read, words
 
     options, sums = record.options, record.counters
     put_line(
@@ -145,6 +147,8 @@ def _put_standing(record: "Record", zone: str, now: int) -> None:
         + (f", tags {', '.join(options.tags)}" if options.tags else ""),
         "dim",
     )
+    if options.args is not None:
+        put_line(one_line(f"  called with {words(read(options.args, is_masked=False))}"), "dim")
     others = (("overlap", sums.overlap), ("paused", sums.paused), ("gap", sums.gap))
     parts = [
         many(sums.runs, "run"),

@@ -279,7 +279,7 @@ class SyncLooks(BlockingClient):
     test_webhook = Blocked(Client.test_webhook)
 
 
-class SyncWatch(Blocking):
+class SyncWatch(BlockingClient):
     """`Watch`, blocking. `with client.watch(Order, "o-1") as watch:` closes it."""
 
     _inner: Watch

@@ -172,6 +172,22 @@ class Looks:
         """The nodes: shards, lease, load."""
         return await self._rows("/v1/nodes")
 
+    async def calls(
+        self,
+        cls: Class | None = None,
+        key: str | None = None,
+        *,
+        prefix: str | None = None,
+        limit: int = 50,
+    ) -> Rows:
+        """Calls and turns of due timers that are under way, those that have been at it for longest first."""
+        return await self._rows("/v1/calls", {"class": _name(cls), "key": key, "prefix": prefix, "limit": limit})
+
+    async def cancel_call(self, id: str) -> str:
+        """Stop one of them, by its `id`: its turn is undone and its caller is told; its method. `Conflict`: it had ended."""
+        found = await self._do("POST", f"/v1/calls/{segment(id)}/cancel", is_repeatable=False)
+        return str(found["method"])
+
     async def drain(self, node: str) -> None:
         """Let the node own nothing."""
         await self._do("POST", f"/v1/nodes/{segment(node)}/drain")

@@ -35,15 +35,15 @@ async def one(visit: Visit) -> "Response":
     """Everything that is known of one job."""
     id = visit.query("id") or ""
     await _check_seen(visit, id)
-    return await visit.render("job.html", "jobs", one=await jobs.show(visit.view, id))
+    return await visit.render("job.html", "jobs", one=await jobs.show(visit.view, id, is_cut=True))
 
 
 async def cancel(visit: Visit) -> "Response":
     id = visit.field("id")
     await _check_seen(visit, id)
-    await jobs.show(visit.view, id)  # asking an object that is not there would make it
-    is_cancelled = await visit.acts.cancel_job(id)
-    return visit.go("/job", id=id, said="cancelled" if is_cancelled else "over")
+    found = await jobs.show(visit.view, id)  # asking an object that is not there would make it
+    done = "ended" if found["state"] == "failed" else "cancelled"
+    return visit.go("/job", id=id, said=done if await visit.acts.cancel_job(id) else "over")
 
 
 async def _check_seen(visit: Visit, id: str) -> None:

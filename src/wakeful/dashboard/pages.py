@@ -72,37 +72,12 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
         from starlette.routing import Mount, Route
     except ImportError:
         raise MissingExtra("the dashboard needs jinja2 and starlette: pip install 'wakeful[server]'") from None
-    from wakeful.dashboard import databases, due, jobs, live, login, nodes, objects, parked, points, schedules, webhooks
+    from wakeful.dashboard import live, login, nodes, objects, webhooks
     from wakeful.dashboard.visits import Desk
 
     desk = Desk(deployment, gate)
     door = login.Door(desk)
-    read = {
-        "/": due.page,
-        "/objects": objects.listing,
-        "/object": objects.one,
-        "/database": databases.one,
-        "/points": points.one,
-        "/chart.svg": objects.chart,
-        "/schedules": schedules.listing,
-        "/schedule": schedules.one,
-        "/jobs": jobs.listing,
-        "/job": jobs.one,
-        "/parked": parked.listing,
-        "/parked/one": parked.one,
-        "/search": page,
-        "/live": live.live,
-    }
-    operate = {
-        "/schedule/pause": schedules.pause,
-        "/schedule/resume": schedules.resume,
-        "/schedule/trigger": schedules.trigger,
-        "/schedule/backfill": schedules.backfill,
-        "/points/restore": points.restore,
-        "/job/cancel": jobs.cancel,
-        "/parked/redrive": parked.redrive,
-        "/parked/drop": parked.drop,
-    }
+    read, operate = _sights(), _acts()
     wide = {"/node/drain": nodes.drain, "/node/undrain": nodes.undrain, "/webhooks/test": webhooks.test}
     erase = Route("/object/forget", desk.page(objects.forget, "admin"), methods=["POST"])
     admin = {"/audit": login.audit_page, "/tokens": login.tokens_page}
@@ -126,6 +101,46 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
         Route("/{rest:path}", desk.safe(desk.missing)),
     ]
     return routing
+
+
+def _sights() -> dict[str, Any]:
+    """What whoever may look is shown."""
+    from wakeful.dashboard import calls, databases, due, jobs, live, objects, parked, points, schedules
+
+    return {
+        "/": due.page,
+        "/objects": objects.listing,
+        "/object": objects.one,
+        "/database": databases.one,
+        "/points": points.one,
+        "/chart.svg": objects.chart,
+        "/schedules": schedules.listing,
+        "/schedule": schedules.one,
+        "/jobs": jobs.listing,
+        "/job": jobs.one,
+        "/parked": parked.listing,
+        "/parked/one": parked.one,
+        "/calls": calls.listing,
+        "/search": page,
+        "/live": live.live,
+    }
+
+
+def _acts() -> dict[str, Any]:
+    """What operators do, to single objects."""
+    from wakeful.dashboard import calls, jobs, parked, points, schedules
+
+    return {
+        "/schedule/pause": schedules.pause,
+        "/schedule/resume": schedules.resume,
+        "/schedule/trigger": schedules.trigger,
+        "/schedule/backfill": schedules.backfill,
+        "/points/restore": points.restore,
+        "/job/cancel": jobs.cancel,
+        "/call/cancel": calls.cancel,
+        "/parked/redrive": parked.redrive,
+        "/parked/drop": parked.drop,
+    }
 
 
 def static() -> "ASGIApp":

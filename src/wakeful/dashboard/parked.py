@@ -67,7 +67,8 @@ async def _choice(visit: Visit, what: str) -> Which:
 async def _say(visit: Visit, results: list[dict[str, Any]], done: str) -> "Response":
     failed = [row | {"number": visit.view.mask(row["number"])} for row in results if not row["ok"]]
     if not failed:
-        return visit.go("/parked", said=done)
+        job = visit.field("job")  # it came from the page of a job
+        return visit.go("/job", id=job, said=done) if job else visit.go("/parked", said=done)
     visit.place = ("/parked", {})
     return await listing(visit, {"done": len(results) - len(failed), "failed": failed, "what": done})
 

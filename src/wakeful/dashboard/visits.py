@@ -46,6 +46,7 @@ PAGES = (
     ("schedules", "/schedules", "Schedules"),
     ("jobs", "/jobs", "Jobs"),
     ("parked", "/parked", "Parked"),
+    ("calls", "/calls", "Calls"),
 )
 WIDE = (
     ("nodes", "/nodes", "Nodes"),
@@ -92,7 +93,7 @@ class Visit:
         self.caller = caller
         self.node = node
         self.form = form
-        self.view = View.of_node(node, caller.veil)
+        self.view = View.for_caller(node, caller)
         self.now = self.view.now()
         self.place: Place | None = None  # of the page that answers a form, whose own address nobody can ask for
 
@@ -180,6 +181,8 @@ class Desk:
         "running": "It runs now, beside its own times.",
         "backfilled": "The occurrences run now, one after another.",
         "cancelled": "Cancelled: it has not run and never will.",
+        "ended": "Cancelled: it is not tried again.",
+        "stopped": "Cancelled: it is being undone, and its caller is told.",
         "over": "Not cancelled: it is over, or there is none.",
         "redriven": "Set due again; it runs now.",
         "dropped": "Dropped: it never runs.",

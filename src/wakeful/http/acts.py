@@ -22,6 +22,7 @@ from wakeful.values.errors import BadOption, BadTime
 from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.times import LATEST_MS, duration_ms, from_datetime, to_datetime
 from wakeful.views import history, ledger, schedules
+from wakeful.views.calls import parse_call_id
 
 Length = str | float
 
@@ -296,6 +297,14 @@ async def forget(ask: Ask) -> Answer:
 async def test_webhook(ask: Ask) -> Answer:
     """Send one a test, and say what came back."""
     return json_answer(await acts_of(ask).test_webhook(ask.params["name"]))
+
+
+async def cancel_call(ask: Ask) -> Answer:
+    """Stop one that is under way."""
+    id = ask.params["id"]
+    target, _ = parse_call_id(id)
+    await ask.gate.check_named(connection_of(ask), ask.who, *target)
+    return json_answer({"id": id, "method": await acts_of(ask).cancel_call(id)})
 
 
 async def drain(ask: Ask) -> Answer:

@@ -8,10 +8,12 @@ from typing import Annotated, Any, NotRequired, TypedDict, Union, get_args, get_
 
 from wakeful.operations.forgets import Holdings
 from wakeful.security.audit import PlainAudit
+from wakeful.views.arguments import PlainArguments
+from wakeful.views.calls import PlainCall
 from wakeful.views.classes import PlainClass
 from wakeful.views.due import PlainTimer
 from wakeful.views.history import PlainChange, PlainPoint, PlainReturn
-from wakeful.views.jobs import PlainJob
+from wakeful.views.jobs import PlainAttempt, PlainJob, PlainJobDetail
 from wakeful.views.ledger import PlainEntry, PlainKnown, PlainRun
 from wakeful.views.nodes import PlainNode
 from wakeful.views.objects import PlainObject, PlainObjectRow, PlainStored
@@ -103,6 +105,11 @@ class ForgetAnswer(TypedDict):
     held: Holdings | None
 
 
+class CallCancelAnswer(TypedDict):
+    id: str
+    method: str
+
+
 class DrainAnswer(TypedDict):
     node: str
     is_draining: bool
@@ -128,7 +135,10 @@ NAMES: dict[Any, str] = {
     PlainPoint: "Point",
     PlainChange: "Change",
     RestoreAnswer: "Restored",
+    PlainArguments: "Arguments",
     PlainJob: "Job",
+    PlainJobDetail: "JobDetail",
+    PlainAttempt: "Attempt",
     JobBatchAnswer: "JobBatch",
     JobCancelAnswer: "JobCancelled",
     PlainParked: "Parked",
@@ -140,6 +150,8 @@ NAMES: dict[Any, str] = {
     PlainWebhook: "Webhook",
     PlainDelivery: "Delivery",
     PlainTest: "WebhookTest",
+    PlainCall: "Call",
+    CallCancelAnswer: "CallCancelled",
     PlainHit: "Hit",
     PlainAudit: "Audit",
     HealthAnswer: "Health",
@@ -212,6 +224,7 @@ SCHEMAS: dict[str, Schema] = {name: _fields(kind) for kind, name in NAMES.items(
     "JobPage": _page("Job"),
     "NodePage": _page("Node", unowned=list[int], lost=dict[str, list[int]]),
     "WebhookPage": _page("Webhook"),
+    "CallPage": _page("Call", mute=list[str]),
     "HitPage": _page("Hit"),
     "AuditPage": _page("Audit"),
 }

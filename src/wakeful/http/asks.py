@@ -147,7 +147,7 @@ class Ask:
 
     @property
     def view(self) -> View:
-        return View.of_node(self.node, None if self.caller is None else self.caller.veil)
+        return View.for_caller(self.node, self.caller)
 
     @property
     def path(self) -> str:

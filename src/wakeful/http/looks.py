@@ -16,6 +16,7 @@ from wakeful.security import audit
 from wakeful.values.errors import BadOption, UnknownParked
 from wakeful.values.ids import ObjectId
 from wakeful.views import (
+    calls,
     classes,
     due,
     history,
@@ -160,6 +161,15 @@ async def list_nodes(ask: Ask) -> Answer:
 
 async def list_webhooks(ask: Ask) -> Answer:
     return json_answer({"rows": await webhooks.rows(ask.node.send), "cursor": None})
+
+
+async def list_calls(ask: Ask) -> Answer:
+    if _is_outside(ask):
+        return json_answer({"rows": [], "cursor": None, "mute": []})
+    asked = ask.query
+    found = await calls.page(ask.view, asked["class"], asked["key"], asked["limit"], prefix=prefix_of(ask))
+    rows = [row for row in found.rows if ask.who.sees(ObjectId(row["class"], row["key"]))]
+    return json_answer({"rows": rows, "cursor": None, "mute": found.mute})
 
 
 async def list_audit(ask: Ask) -> Answer:

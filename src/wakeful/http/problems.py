@@ -50,6 +50,7 @@ STATUS: dict[type[BaseException], int] = {
     errors.CallFailed: FAILED,
     errors.TurnFailed: FAILED,
     errors.DeadlineExceeded: 504,
+    errors.CallCancelled: 409,
     errors.Reentrancy: FAILED,
     errors.ReadOnly: FAILED,
     errors.BadSql: FAILED,  # of the object's code, not of whoever called it

@@ -12,6 +12,7 @@ import msgspec
 
 from wakeful.http.asks import Answer, Ask
 from wakeful.http.problems import Problem
+from wakeful.operations.conversion import convert_json
 from wakeful.values.times import from_datetime
 from wakeful.values.weights import WEIGHT_MAX
 
@@ -213,7 +214,7 @@ async def read_body(ask: Ask, shape: type, *, is_needed: bool) -> Any:
             raise Problem(400, "body.missing", "a body of JSON is needed")
         value = {}
     try:
-        return await ask.beside(lambda: msgspec.convert(value, shape))
+        return await ask.beside(lambda: convert_json(value, shape))
     except msgspec.ValidationError as error:
         words = _unknown_field(str(error), shape) or str(error)
         raise Problem(422, "body.fields", f"the body does not fit: {words}") from None

@@ -14,6 +14,7 @@ from wakeful.history.feature import RESTORE
 from wakeful.jobs.ids import parse_id
 from wakeful.notices.deliveries import CLASS as NOTICES
 from wakeful.notices.feature import SEND_TEST
+from wakeful.operations.call_looks import CANCEL
 from wakeful.operations.forgets import ObjectChoice, forget
 from wakeful.runtime.redrives import DROP, NUMBER_MAX, REDRIVE, Find, each_parked, survey
 from wakeful.security.audit import DONE, FAILED, LOG, NOTHING, PARTLY
@@ -25,6 +26,7 @@ from wakeful.transport.control import redriven
 from wakeful.values.errors import BadOption, Conflict, WakefulError
 from wakeful.values.ids import ObjectId, check_key
 from wakeful.values.timers import Parked
+from wakeful.views.calls import parse_call_id
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -175,6 +177,15 @@ class Acts:
             is_cancelled = bool(await self.send(target, "jobs.cancel", (name,), {}))
             end.check_done(is_cancelled, "it is over, or there is none")
             return is_cancelled
+
+    # calls under way
+
+    async def cancel_call(self, id: str) -> str:
+        """Stop a call, or the turn of a due timer, as its deadline would; its method. `Conflict` when it had ended."""
+        target, name = parse_call_id(id)
+        async with self.row("call.cancel", id):
+            method: str = await self.send(target, CANCEL, (name,), {})
+            return method
 
     # parked timers
 

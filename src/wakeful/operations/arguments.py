@@ -1,6 +1,6 @@
 """Layer 5. From what JSON can say to what a method takes: by its annotations, before any turn begins.
 
-A datetime is text of ISO 8601, a timedelta a number of seconds or text like "5m", bytes are base64, an enum its value,
+A datetime is text of ISO 8601 (its seconds may be left out), a timedelta a number of seconds or text like "5m", bytes are base64, an enum its value,
 a dataclass or struct an object. A model of pydantic's is checked, and its fields go in. Where an annotation can't be resolved, or is of a kind that no JSON can become, the
 value goes in as it came, and the method decides.
 """
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from wakeful.operations.conversion import convert_json
 from wakeful.runtime.registry import ObjectClass
 from wakeful.values.codec import encode, fields_of
 from wakeful.values.errors import BadTime, BadValue, message_of
@@ -289,7 +290,7 @@ def _converter(hint: Any) -> Convert | None:
     if get_origin(hint) in (Union, types.UnionType) and timedelta in get_args(hint):
         rest: Any = Union.__getitem__(tuple(one for one in get_args(hint) if one is not timedelta))
         return lambda value: _length_or(value, rest)
-    return lambda value: msgspec.convert(value, hint, str_keys=True)  # as JSON has no other keys
+    return lambda value: convert_json(value, hint, str_keys=True)  # as JSON has no other keys
 
 
 def is_known(hint: Any) -> bool:
@@ -315,7 +316,7 @@ def _model_converter(hint: Any) -> Convert | None:
 
     def convert(value: Any) -> Any:
         try:
-            fields = _dump(msgspec.convert(value, hint, str_keys=True, dec_hook=_validate))
+            fields = _dump(convert_json(value, hint, str_keys=True, dec_hook=_validate))
         except NotImplementedError:  # beside the model is something that only the program can make
             return value
         try:
@@ -371,7 +372,7 @@ def _length(value: Any) -> timedelta:
 
 def _length_or(value: Any, rest: Any) -> Any:
     try:
-        return msgspec.convert(value, rest, str_keys=True)
+        return convert_json(value, rest, str_keys=True)
     except msgspec.ValidationError:
         return _length(value)
 

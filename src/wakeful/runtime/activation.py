@@ -180,7 +180,7 @@ class Activation:
                 f"{self.id} has {len(self._mailbox)} calls waiting, its limit; back off and try again",
                 code="object.mailbox",
             )
-        call.answer, call.trace = answer, TRACE.get()
+        call.answer, call.trace, call.began = answer, TRACE.get(), self.node.meter.ticks()
         self._post(call)
         self.node.timer_runs.on_posted(call)
 
@@ -483,7 +483,7 @@ class Activation:
         trial: Turn | None = None
         call.task = asyncio.current_task()
         token = CURRENT.set(None)
-        began = self.node.meter.ticks()
+        began = call.began = self.node.meter.ticks()
         slot = self.take_slot(nested=len(call.chain) > 1)
         try:
             if slot is not None:
@@ -563,7 +563,7 @@ class Activation:
 
     async def _call_reader(self, call: Call) -> Any:
         self._readers += 1
-        began = self.node.meter.ticks()
+        began = call.began = self.node.meter.ticks()
         token = CURRENT.set(None)
         call.task, call.answer = asyncio.current_task(), None
         call.before = call.task.cancelling()  # type: ignore[union-attr]

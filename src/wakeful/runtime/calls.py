@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from hashlib import blake2b
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from uuid import UUID
@@ -17,6 +18,7 @@ from wakeful.values.errors import (
     BadInput,
     BadOption,
     BadTime,
+    CallCancelled,
     DeadlineExceeded,
     Fenced,
     KeyTaken,
@@ -40,9 +42,11 @@ class Call:
         "answer",
         "args",
         "before",
+        "began",
         "cancels",
         "chain",
         "deadline_at",
+        "is_cancelled",
         "is_expired",
         "is_finished",
         "is_interrupted",
@@ -73,6 +77,8 @@ class Call:
         self.answer: asyncio.Future[Any] | None = None  # for which its caller waits; None of a reader's
         self.task: asyncio.Task[Any] | None = None  # set while it runs
         self.before: int  # of a reader that runs: how often its caller's task had been told to end
+        self.began: int  # in ticks, since when it waits for its turn or is in it
+        self.is_cancelled: bool  # an operator stopped it; unset else, as a call is made so often
         self.cancels = 0  # how often this call had its task cancellation, to be taken back by whoever runs it
         self.is_expired = False
         self.is_interrupted = False
@@ -90,6 +96,11 @@ class Call:
         elif self.answer is not None and not self.answer.done():
             self.answer.set_exception(self.too_late())
 
+    def cancel(self) -> None:
+        """An operator stops it: as its deadline would, with an error that says so."""
+        self.is_cancelled = True
+        self.expire()
+
     def interrupt(self) -> None:
         """Stop it without a verdict: it waits for a slot and nobody waits for it, or it comes again."""
         self.is_interrupted = True
@@ -106,8 +117,10 @@ class Call:
         self.cancels += 1
         task.cancel()
 
-    def too_late(self, commits: int = 0) -> DeadlineExceeded:
-        """Its deadline has passed; its turn, if it began, had come to so many durable points."""
+    def too_late(self, commits: int = 0) -> DeadlineExceeded | CallCancelled:
+        """It was stopped, by its deadline or an operator; its turn, if it began, had come to so many durable points."""
+        if hasattr(self, "is_cancelled"):
+            return CallCancelled(f"{self.chain[-1]}.{self.method} was cancelled by an operator; {undone(commits)}")
         if self.is_finished:
             return DeadlineExceeded(
                 f"{self.chain[-1]}.{self.method} was not on disk by its deadline; whether it happened is unknown, "
@@ -351,6 +364,13 @@ class Deadlines:
             if handle is not None:
                 handle.cancel()
 
+    def __contains__(self, call: Call) -> bool:
+        return call in self._line or call in self._own
+
+    def each(self) -> Iterator[Call]:
+        """All that have not ended, those with the soonest deadline first, near enough."""
+        return chain(self._line, self._own)
+
     def on_clock_step(self, by_ms: int) -> None:
         """The clock was set: what was asked for before that has as long as it had.
 
@@ -397,8 +417,11 @@ def cancellation(what: str, trace: str) -> TurnFailed:
     )
 
 
-def too_long(what: str, deadline_ms: int, commits: int) -> DeadlineExceeded:
-    """It was stopped at its deadline, after so many durable points."""
+def too_long(call: Call, deadline_ms: int, commits: int) -> DeadlineExceeded | CallCancelled:
+    """The run of a timer was stopped at its deadline or by an operator, after so many durable points."""
+    if hasattr(call, "is_cancelled"):
+        return call.too_late(commits)
+    what = f"{call.chain[-1]}.{call.method}"
     return DeadlineExceeded(f"{what} ran longer than {deadline_ms} ms; {undone(commits)}")
 
 

@@ -233,7 +233,7 @@ class Contacts:
 
     def list_unreached(self) -> list[dict[str, Any]]:
         """Nodes that live, by the store, and don't answer this one."""
-        now, live = self._env.clock.now(), self._alive()
+        now, live = self._env.clock.now(), self.alive()
         return [
             {"node": name, "for_ms": now - cut.since, "because": cut.why, "calls": cut.calls}
             for name, cut in sorted(self._cuts.items())
@@ -251,7 +251,8 @@ class Contacts:
 
     # asking
 
-    def _alive(self) -> "dict[str, NodeRow]":
+    def alive(self) -> "dict[str, NodeRow]":
+        """The other nodes whose leases run, by name."""
         now = self._env.clock.now()
         return {
             name: row
@@ -271,7 +272,7 @@ class Contacts:
 
     async def _ask_them(self) -> None:
         env = self._env
-        live = self._alive()
+        live = self.alive()
         for name in self._cuts.keys() - live.keys():
             if not self._may_come_back(name):
                 del self._cuts[name]
@@ -307,7 +308,7 @@ class Contacts:
     def _note_missed(self, row: "NodeRow", error: WakefulError, began_at: int) -> None:
         cut = self._cuts.setdefault(row.node, _Cut(began_at, ""))
         cut.why = error.message.removesuffix("; try again")
-        if cut.is_sure or row.node not in self._alive():
+        if cut.is_sure or row.node not in self.alive():
             return
         cut.is_sure = True
         log.warning(

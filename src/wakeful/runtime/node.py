@@ -49,6 +49,8 @@ from wakeful.values.times import Clock, Dice, Duration, Handle
 
 T = TypeVar("T")
 log = logging.getLogger("wakeful.node")
+# Of a name that stands for another call, which it then is; or what is answered here and now, beside all turns.
+Rewrite = Callable[[ObjectClass, Call], Coroutine[Any, Any, Any] | None]
 
 
 class Node(NodeRuntime):
@@ -115,7 +117,7 @@ class Node(NodeRuntime):
         # What features do to any object, by dotted name ("schedules.pause"): turns like any other call.
         self.operations: dict[str, Callable[..., Awaitable[Any]]] = {REDRIVE: redrive, DROP: drop, FORGET: forget}
         self.quiet_operations: set[str] = {REDRIVE, DROP, FORGET}  # of these, those that do not wake it
-        self.rewrites: dict[str, Callable[[ObjectClass, Call], None]] = {}  # names that stand for other calls
+        self.rewrites: dict[str, Rewrite] = {}
         self.features, self.erasers = dict[str, Any](), list[Callable[[Turn], Awaitable[None]]]()  # each feature's own
         self.sideline = Sideline(clock, self.keep)
         self.farewells, self.returns = list[Callable[[Collection[int]], None]](), list[Callable[[], None]]()
@@ -411,13 +413,15 @@ class Node(NodeRuntime):
     def on_call_end(self, call: Call) -> None:
         """Nothing of the call is left to be stopped at its deadline."""
         self.deadlines.remove(call)
-        if call.is_expired:
+        if call.is_expired and not hasattr(call, "is_cancelled"):
             self.routes.contacts.on_expired(call)
 
     def deliver(self, target: ObjectId, call: Call) -> Coroutine[Any, Any, Any]:
         """The answer of an object that lives here."""
         if call.method in self.rewrites:
-            self.rewrites[call.method](self.registry.by_name(target.cls), call)
+            answer = self.rewrites[call.method](self.registry.by_name(target.cls), call)
+            if answer is not None:
+                return answer
         way = self.activation(target).call(call)
         return way if not self.events.is_heard else self.events.watch(target, call, way)
 

@@ -25,6 +25,9 @@ class Slots:
 
     def __init__(self, limits: Limits) -> None:
         self.bound = limits.concurrent_turns
+        self.free: set[str] = (
+            set()
+        )  # classes of which no turn waits: who wants to end those that hang is not behind them
         self.taken = 0
         self.waiting = 0
         self._of_tenant = limits.tenant_turns
@@ -48,6 +51,9 @@ class Slots:
             self._tenants[tenant] = self._tenants.get(tenant, 0) + 1
             if self._is_narrow:
                 self._count_class(id.cls)
+            return None
+        if id.cls in self.free:
+            self._begin(id)
             return None
         return self._wait(id)
 

@@ -363,9 +363,7 @@ class TimerRuns:
             if activation.is_failed:
                 raise
             if call.is_expired:
-                return too_long(
-                    f"{timer.id}.{timer.name}", handler.deadline_ms, turn.commits if turn is not None else 0
-                ), turn
+                return too_long(call, handler.deadline_ms, turn.commits if turn is not None else 0), turn
             if task.cancelling():
                 raise
             if call.is_interrupted:
@@ -380,9 +378,9 @@ class TimerRuns:
             if call.is_interrupted and not call.is_expired and not activation.is_failed:
                 activation.fire(timer)  # how its code says that it was asked to stop
                 return None, turn
-            return too_long(
-                f"{timer.id}.{timer.name}", handler.deadline_ms, turn.commits if turn is not None else 0
-            ) if call.is_expired else error, turn
+            if call.is_expired:
+                return too_long(call, handler.deadline_ms, turn.commits if turn is not None else 0), turn
+            return error, turn
         finally:
             call.absorb()
             self.deadlines.remove(call)

@@ -26,6 +26,7 @@ from wakeful.values.times import to_datetime
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
+    from wakeful.runtime.node import Node
     from wakeful.runtime.turn import Turn
 
 
@@ -82,6 +83,9 @@ class SecurityFeature(Feature):
 
     def __init__(self, audit_rows: int) -> None:
         self.classes = security_classes(audit_rows)
+
+    def equip(self, node: "Node") -> None:
+        node.slots.free |= {name for _, name in self.classes}  # an operator comes in, and acts, however much hangs
 
     async def erase(self, turn: "Turn") -> None:
         """Nothing: tokens name prefixes, and what operators did to it stays on record (`Acts.forget` takes its name out)."""

@@ -24,6 +24,7 @@ WakefulError
 ├── CallFailed                  the call was made and did not succeed
 │   ├── TurnFailed              the object's code raised where its error type can't be had (remote text attached)
 │   ├── DeadlineExceeded        it took longer than its deadline; the turn was rolled back
+│   ├── CallCancelled           an operator stopped it; the turn was rolled back
 │   ├── Reentrancy              a cycle of calls (A → B → A), with the chain
 │   ├── ReadOnly                a @reader tried to write
 │   ├── TurnOver                storage used when no turn of the object is running
@@ -213,6 +214,10 @@ class TurnFailed(CallFailed):
 
 class DeadlineExceeded(CallFailed, TimeoutError):
     default_code = "call.deadline"
+
+
+class CallCancelled(CallFailed):
+    default_code = "call.cancelled"
 
 
 class Reentrancy(CallFailed):

@@ -1,22 +1,30 @@
 """Layer 5. Which jobs are owed, which failed, and what became of the others?"""
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 import msgspec
+from msgspec.structs import replace
 
+from wakeful.jobs.ids import parse_id
 from wakeful.jobs.job import STATES, Job
 from wakeful.jobs.payload import READ
-from wakeful.jobs.queries import JobFilter, get, list_jobs
+from wakeful.jobs.queries import JobFilter, known, list_jobs
+from wakeful.store.protocol import Query
 from wakeful.values.codec import decode_loosely
+from wakeful.values.ids import ObjectId
+from wakeful.values.times import from_datetime
+from wakeful.views import arguments
 from wakeful.views.pages import ViewPage, bad_cursor, check_limit, check_place, open_cursor, write_cursor
-from wakeful.views.plain import Instant, OfObject, iso_of, plain
+from wakeful.views.plain import Instant, OfObject, iso, iso_of, plain, plain_of
 from wakeful.views.view import View, is_shown
 
 PAGE_MAX = 10_000  # of what is read at once
 LOOKS_MAX = 10_000  # rows that a page looks at when a filter leaves most of them out: some tenths of a second
+ATTEMPTS_MAX = 50  # of one job that are shown, the newest
 _KIND = "jobs"
 JobState = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(STATES)})]
 _SHAPES = {"timers": (int, int, int), "parked": (int,), "records": (str, str, str), "ledger": (int,)}
@@ -44,6 +52,26 @@ class PlainJob(_JobId, OfObject):
     left_out: int
     error: str | None
     run_id: str | None
+
+
+class PlainAttempt(TypedDict):
+    """One attempt of a job, in the terms of JSON, or that it was cancelled."""
+
+    attempt: int
+    verdict: str
+    fired_at: Instant
+    finished_at: Instant
+    error: str | None
+    node: str
+    run_id: str
+
+
+class PlainJobDetail(PlainJob):
+    """One job with what it is called with, and what came of each attempt, newest first."""
+
+    arguments: arguments.PlainArguments | None  # None: only the ledger knows of it
+    attempts: list[PlainAttempt]
+    parked: int | None  # the number under which a failed one is parked, for redriving
 
 
 class JobPage(NamedTuple):
@@ -89,16 +117,57 @@ async def rows(view: View, wanted: JobFilter, limit: int = 50, cursor: str | Non
                 return JobPage(jobs, None if after is None else write_cursor(view, _KIND, json.loads(after)))
 
 
-async def show(view: View, job_id: str) -> PlainJob:
-    """Everything that is known of one job, or `UnknownJob`."""
-    with loosely():
-        return plain_job(await get(view.node, job_id))
+async def show(view: View, job_id: str, *, is_cut: bool = False) -> PlainJobDetail:
+    """Everything that is known of one job, or `UnknownJob`; `is_cut`: of a large result the beginning, as a page shows it."""
+    target, name = parse_id(job_id)
+    with loosely(bytes):
+        standing = await known(view.node, target, name)
+    (result, left_out), metadata = await _plain_values(standing.job.result, standing.job.metadata, is_cut=is_cut)
+    row = plain_job(replace(standing.job, result=None, metadata=None))
+    return {
+        **row,
+        "result": result,
+        "left_out": left_out,
+        "metadata": metadata,
+        "arguments": None if standing.kept is None else await arguments.show(view, standing.kept.args),
+        "attempts": await _attempts(view, target, name, standing.job),
+        "parked": None if standing.parked is None else view.mask(standing.parked.number),
+    }
+
+
+async def _plain_values(result: bytes | None, metadata: Any, *, is_cut: bool) -> tuple[tuple[Any, int], Any]:
+    """What these bytes stand for; beside the loop where there are many."""
+
+    def read() -> tuple[tuple[Any, int], Any]:
+        shown = None if result is None else plain_of(result)
+        return (arguments.cut(shown) if is_cut else (shown, 0)), None if metadata is None else plain_of(metadata)
+
+    return read() if len(result or b"") <= arguments.THREAD_BYTES else await asyncio.to_thread(read)
+
+
+async def _attempts(view: View, id: ObjectId, name: str, job: Job) -> list[PlainAttempt]:
+    """What the ledger has of it; of a key that was used again only what is of this job."""
+    since = 0 if job.created_at is None else from_datetime(job.created_at)
+    found = await view.store_of(id).find_entries(Query(cls=id.cls, key=id.key, name=name, limit=ATTEMPTS_MAX))
+    return [
+        {
+            "attempt": entry.attempt + (entry.verdict != "skipped"),
+            "verdict": entry.verdict,
+            "fired_at": iso(entry.fired_at),
+            "finished_at": iso(entry.finished_at),
+            "error": entry.error,
+            "node": entry.node,
+            "run_id": entry.run_id,
+        }
+        for _, entry in found
+        if entry.fired_at >= since
+    ]
 
 
 @contextmanager
-def loosely() -> Iterator[None]:
-    """Results and metadata are read without the program's types."""
-    token = READ.set(decode_loosely)
+def loosely(read: Callable[[bytes], Any] = decode_loosely) -> Iterator[None]:
+    """Results and metadata are read without the program's types, or not yet."""
+    token = READ.set(read)
     try:
         yield
     finally:

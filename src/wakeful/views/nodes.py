@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from wakeful.policy.lease import Lease
 from wakeful.runtime.status import status_of
 from wakeful.store.protocol import MembershipTable, NodeRow, ShardRow, Store
-from wakeful.values.errors import BadOption, ClusterError, Unavailable
+from wakeful.values.errors import BadOption, ClusterError, DeadlineExceeded, Unavailable
 from wakeful.views.plain import Instant, iso
 from wakeful.views.view import View
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
 
 # States: `up`; `draining`, an operator wants it to own nothing; `silent`, its lease is over and it may be frozen or
 # cut off; `gone`, its session with the store has ended, or it has been silent for long.
@@ -111,17 +114,22 @@ async def _statuses(view: View, place: int, found: Members) -> dict[str, dict[st
     if view.running is None:
         return {}
     home = view.running.all_homes[place]
+    others = [member.row for member in found.alive if member.row.node != home.name]
+    answers = await ask_each(home, others, "status")
+    return answers | (
+        {home.name: status_of(home)} if any(member.row.node == home.name for member in found.nodes) else {}
+    )
 
-    async def ask(row: NodeRow) -> dict[str, Any] | None:
-        if row.node == home.name:
-            return status_of(home)
+
+async def ask_each(home: "Node", rows: Sequence[NodeRow], request: str, *args: Any) -> dict[str, Any]:
+    """What each of these other nodes answers, by name; who does not answer soon is left out."""
+
+    async def ask(row: NodeRow) -> Any:
         try:
-            answer: dict[str, Any] = await home.routes.ask(row, "status", timeout_ms=ANSWER_MS)
-        except (Unavailable, ClusterError):
+            return await home.routes.ask(row, request, *args, timeout_ms=ANSWER_MS)
+        except (Unavailable, ClusterError, DeadlineExceeded):
             return None
-        return answer
 
-    rows = [member.row for member in found.nodes if member.state in ALIVE or member.row.node == home.name]
     answers = await asyncio.gather(*map(ask, rows))
     return {row.node: answer for row, answer in zip(rows, answers, strict=True) if answer is not None}
 

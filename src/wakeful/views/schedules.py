@@ -14,6 +14,7 @@ from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import BadOption, UnknownSchedule
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Run
+from wakeful.views import arguments
 from wakeful.views.due import HEAD, line_of
 from wakeful.views.ledger import PlainRun, plain_run
 from wakeful.views.pages import (
@@ -51,10 +52,12 @@ class ScheduleRow(NamedTuple):
 
 
 class PlainVerdict(TypedDict):
-    """What came of the latest occurrence."""
+    """The verdict that was given last, and when: of a backfill's run that is not the latest occurrence."""
 
     nominal_at: Instant
+    fired_at: Instant
     verdict: str
+    is_backfill: bool
 
 
 class PlainSchedule(OfObject):
@@ -73,6 +76,7 @@ class PlainSchedule(OfObject):
     next_at: Instant | None
     tags: list[str]
     metadata: Any
+    arguments: arguments.PlainArguments
     catch_up: str
     depends_on: list[str]
     last: PlainVerdict | None
@@ -141,7 +145,7 @@ async def page(
     A page of a list that tag or state thin out may be short; it is over when it has no cursor.
     """
     found = await rows(view, ScheduleFilter(cls, key, tag, state, contains, prefix), limit, cursor)
-    return ViewPage(await view.each(plain_row, found.rows), found.cursor)
+    return ViewPage(await view.each(lambda row: plain_row(view, row), found.rows), found.cursor)
 
 
 async def rows(view: View, wanted: ScheduleFilter, limit: int = 50, cursor: str | None = None) -> SchedulePage:
@@ -244,7 +248,7 @@ async def _with_times(
             cursor=cursor,
             keep=lambda timer: wanted.names(timer.id, schedule_of(timer.name)[0]),
         )
-        records = await _records(view, [(timer.id, schedule_of(timer.name)[0]) for timer in timers.rows])
+        records = await records_named(view, [(timer.id, schedule_of(timer.name)[0]) for timer in timers.rows])
         fitting = [one for one in records if one[2].next_at is not None and wanted.has(one[2], now)]
         if len(timed) + len(fitting) > limit:
             is_thinned = False
@@ -257,7 +261,7 @@ async def _with_times(
             return timed, cursor
 
 
-async def _records(view: View, names: Iterable[tuple[ObjectId, str]]) -> list[_Seen]:
+async def records_named(view: View, names: Iterable[tuple[ObjectId, str]]) -> list[_Seen]:
     """The records of these that are still there, in their order."""
     by_object: dict[ObjectId, list[str]] = {}
     ordered = list(names)
@@ -334,9 +338,9 @@ async def show(view: View, id: ObjectId, name: str, *, limit: int = 10, upcoming
     answer["standing"] = standing(record, now)
     if record is not None:
         pause = record.pause_at(now) if record.state == "active" else None
-        answer |= plain_row(
-            ScheduleRow(id, as_schedule(name, record, now), record, about.runs[0] if about.runs else None)
-        )
+        row = ScheduleRow(id, as_schedule(name, record, now), record, about.runs[0] if about.runs else None)
+        answer |= plain_row(view, row)
+        answer["arguments"] = await arguments.show(view, record.options.args)
         answer["paused_since"] = iso(pause.since) if pause is not None else None
         answer["overlap"] = record.options.policy.overlap
         answer["max_attempts"] = record.options.retry.max_attempts
@@ -377,7 +381,7 @@ async def about_of(store: Store, id: ObjectId, name: str, *, limit: int) -> Abou
     return About(record, runs, await parked_of(store, id, name))
 
 
-def plain_row(row: ScheduleRow) -> PlainSchedule:
+def plain_row(view: View, row: ScheduleRow) -> PlainSchedule:
     """One schedule of a list."""
     schedule, last = row.schedule, row.last
     return {
@@ -396,10 +400,21 @@ def plain_row(row: ScheduleRow) -> PlainSchedule:
         "next_at": iso_of(schedule.next_at),
         "tags": list(schedule.tags),
         "metadata": plain(schedule.metadata),
+        "arguments": arguments.brief(view, row.record.options.args),
         "catch_up": schedule.catch_up,
         "depends_on": list(schedule.depends_on),
-        "last": None if last is None else {"nominal_at": iso_of(last.nominal_at), "verdict": cast("str", last.verdict)},
+        "last": None if last is None else plain_verdict(last),
         "counters": plain_counters(row.record),
+    }
+
+
+def plain_verdict(last: Run) -> PlainVerdict:
+    """The latest."""
+    return {
+        "nominal_at": iso_of(last.nominal_at),
+        "fired_at": iso_of(last.fired_at),
+        "verdict": cast("str", last.verdict),
+        "is_backfill": last.is_backfill,
     }
 
 

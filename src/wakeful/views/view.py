@@ -12,6 +12,7 @@ from wakeful.values.ids import RESERVED, ObjectId
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
+    from wakeful.security.scopes import Caller
     from wakeful.security.veil import Veil
     from wakeful.values.commits import Info, Remembered
 
@@ -33,12 +34,19 @@ class View:
         self.running = running  # the node of this process, if there is one
         self.stores: list[Store] = [home.store for home in node.all_homes]
         self.veil: Veil | None = None
+        self.shows_arguments = True  # what methods are called with; False: only how many arguments there are
 
     @classmethod
-    def of_node(cls, node: "Node", veil: "Veil | None" = None) -> "View":
-        """Every store of the process; with a veil for somebody who may not know how much happens to others."""
+    def of_node(cls, node: "Node") -> "View":
+        """Every store of the process."""
+        return cls(node, node)
+
+    @classmethod
+    def for_caller(cls, node: "Node", caller: "Caller | None") -> "View":
+        """The same, for somebody who may not know how much happens to others, or what methods are called with."""
         view = cls(node, node)
-        view.veil = veil
+        view.veil = None if caller is None else caller.veil
+        view.shows_arguments = caller is not None and caller.may("operate")
         return view
 
     @classmethod

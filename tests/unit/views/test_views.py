@@ -3,6 +3,7 @@
 import base64
 import json
 import threading
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,26 @@ async def test_schedules_are_filtered_by_tag_state_and_text() -> None:
             await schedules.page(view, state="tired")
         with pytest.raises(BadOption, match="keys are per class"):
             await schedules.page(view, key="eu/0")
+
+
+async def test_the_last_verdict_says_when_it_was_given_also_of_a_backfill() -> None:
+    async with deployment(keys=1) as (world, view):
+        await world.advance(hours=30)
+        desk = ObjectId("Desk", "us/0")
+        await world.node.send(
+            desk,
+            "schedules.backfill",
+            ("nightly", world.now() - timedelta(days=20), world.now() - timedelta(days=10)),
+            {},
+        )
+        await world.advance(minutes=1)
+        [row] = (await schedules.page(view, "Desk", "us/0", contains="nightly")).rows
+        assert row["last"] == {
+            "nominal_at": "2026-03-18T02:30:00.000Z",
+            "fired_at": "2026-03-28T18:02:00.000Z",  # a minute ago, and not ten days
+            "verdict": "run",
+            "is_backfill": True,
+        }
 
 
 async def test_ended_schedules_are_found_beside_those_with_a_next_time() -> None:

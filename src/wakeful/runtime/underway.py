@@ -1,0 +1,235 @@
+"""Layer 3. What is under way at this node: which calls and due timers, since when, for whom, waiting for what? And stopping one.
+
+Nothing is counted for it while they run: every call that has not ended stands in the line of deadlines, every timer that was
+handed out in the queue, and what a turn waits for is looked up when somebody asks.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from types import CodeType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from wakeful.runtime.activation import Activation
+from wakeful.runtime.calls import Call
+from wakeful.runtime.env import Env
+from wakeful.runtime.rows import Loader, ObjectRows
+from wakeful.values.errors import Conflict
+from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.timers import Timer
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+LOOKED_MAX = 10_000  # calls, and timers, that one look goes through: some ten milliseconds
+NAME_BITS = 48
+FEATURE = "calls"
+REQUEST = "calls"  # what nodes ask each other
+
+Row = dict[str, Any]  # plain values: it may be on its way to another node
+Wait = dict[str, Any]  # what for, and of a call or a turn, whose
+
+_COMMIT = frozenset({Activation.durable.__code__})
+_READ = frozenset(
+    read.__code__
+    for read in (Loader.load, ObjectRows.read, ObjectRows.fetch, ObjectRows.scan, ObjectRows.gather, Env.reading)
+)
+
+
+class CallFilter(NamedTuple):
+    """Of which objects; None does not filter."""
+
+    cls: str | None = None
+    key: str | None = None
+    prefix: str | None = None
+
+    def has(self, id: ObjectId) -> bool:
+        return self.cls in (None, id.cls) and self.key in (None, id.key) and id.key.startswith(self.prefix or "")
+
+
+class NodeCalls:
+    """What one node is doing, for whoever looks; names are given to calls that were shown, so that they can be stopped."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._named: dict[str, Call] = {}
+
+    def rows(self, limit: int, cls: str | None = None, key: str | None = None, prefix: str | None = None) -> list[Row]:
+        """So many of them, those that have been at it for longest first."""
+        wanted, look = CallFilter(cls, key, prefix), _Look(self._node)
+        found = [(call, look.row(call)) for call in look.calls if wanted.has(call.chain[-1])]
+        rows: list[tuple[Call | None, Row]] = [(call, row) for call, row in found if row is not None]
+        rows += [(None, row) for timer in look.timers() if wanted.has(timer.id) and (row := look.timer_row(timer))]
+        rows.sort(key=lambda one: -one[1]["for_ms"])
+        del rows[limit:]
+        names = self._names([call for call, row in rows if call is not None and row["wait"]["for"] != "owner"])
+        return [{**row, "name": None if call is None else names.get(id(call))} for call, row in rows]
+
+    def cancel(self, name: str) -> str:
+        """Stop it, as its deadline would; its method. `Conflict` when it had ended."""
+        call = self._named.get(name)
+        if call is None or not self._is_under_way(call):
+            raise Conflict("the call had ended; nothing was done", code="call.ended")
+        if call.is_finished:
+            words = "its turn had ended, and what it wrote is on its way to disk; nothing was done"
+            raise Conflict(f"{call.chain[-1]}.{call.method}: {words}", code="call.ended")
+        call.cancel()
+        return call.method
+
+    def _is_under_way(self, call: Call) -> bool:
+        node = self._node
+        return not call.is_expired and (call in node.deadlines or call in node.timer_runs.deadlines)
+
+    def _names(self, calls: Sequence[Call]) -> dict[int, str]:
+        """A name for each, by identity: the one that it has, or a new one; those that have ended are let go."""
+        self._named = {name: call for name, call in self._named.items() if self._is_under_way(call)}
+        names = {id(call): name for name, call in self._named.items()}
+        for call in calls:
+            if id(call) not in names:
+                name = f"{int(self._node.dice.random() * (1 << NAME_BITS)):012x}"
+                names[id(call)] = name
+                self._named[name] = call
+        return names
+
+
+def calls_of(node: "Node") -> NodeCalls:
+    """That node's."""
+    found: NodeCalls = node.features[FEATURE]
+    return found
+
+
+class _Look:
+    """One look at all of it."""
+
+    def __init__(self, node: "Node") -> None:
+        self.node = node
+        self._now, self._ticks = node.clock.now(), node.meter.ticks()
+        asked = list(islice(node.deadlines.each(), LOOKED_MAX))
+        self._firing = set(islice(node.timer_runs.deadlines.each(), LOOKED_MAX))
+        self.calls = [*asked, *self._firing]
+        self._in_turn = {call.chain[-1]: call for call in self.calls if call.task is not None and self._is_turn(call)}
+        # Who waits for a call shows by its chain, unless two that run have the same.
+        self._children: dict[tuple[ObjectId, ...], list[Call]] = {}
+        for call in asked:
+            if len(call.chain) > 1:
+                self._children.setdefault(call.chain[:-1], []).append(call)
+        self._alike = Counter(call.chain for call in self.calls if call.task is not None)
+
+    def _is_turn(self, call: Call) -> bool:
+        """Not a reader, which runs beside the turns."""
+        return call.answer is not None or call in self._firing
+
+    def row(self, call: Call) -> Row | None:
+        """How a call stands; None when it has ended, or another node has it."""
+        target, is_timer = call.chain[-1], call in self._firing
+        if call.task is None and call.answer is not None and call.answer.done():
+            return None
+        shard = shard_of(target)
+        if (
+            shard not in self.node.epochs
+            and self.node.is_clustered
+            and self.node.membership.owner_of(shard) is not None
+        ):
+            return None
+        state, wait = self._stand(call, target)
+        return {
+            "class": target.cls,
+            "key": target.key,
+            "method": call.method,
+            "kind": "timer" if is_timer else "call" if self._is_turn(call) or call.task is None else "reader",
+            "state": state,
+            "for_ms": self._for_ms(call),
+            "left_ms": call.deadline_at - self._now,
+            "chain": [list(id) for id in call.chain[:-1]],
+            "is_awaited": is_timer or call.answer is None or not call.answer.done(),
+            "wait": wait,
+        }
+
+    def _for_ms(self, call: Call) -> int:
+        if call in self._firing:
+            handler = self.node.timer_runs.handler_of(call.method)
+            return 0 if handler is None else max(0, self._now - call.deadline_at + handler.deadline_ms)
+        began = getattr(call, "began", None)  # None: it has not come to its object yet
+        return 0 if began is None else max(0, (self._ticks - began) // 1_000_000)
+
+    def _stand(self, call: Call, target: ObjectId) -> tuple[str, Wait]:
+        activation = self.node.awake.get(target)
+        if call.is_finished:
+            return "committing", {"for": "commit"}
+        if call.task is None:
+            return "waiting", {"for": "owner"} if activation is None else self._queue(activation, call)
+        if self._is_turn(call) and activation is not None and _waits_for_slot(activation):
+            return "waiting", {"for": "slot"}
+        return "running", self._wait(call)
+
+    def _queue(self, activation: Activation, item: Call | Timer) -> Wait:
+        """Behind whom, and how many are before it."""
+        behind = self._in_turn.get(activation.id)
+        ahead = next((at for at, one in enumerate(activation._mailbox or ()) if one is item), 0)
+        return {"for": "turn", "method": None if behind is None else behind.method, "ahead": ahead}
+
+    def _wait(self, call: Call) -> Wait:
+        """What one that runs waits for."""
+        assert call.task is not None
+        children = self._children.get(call.chain, []) if self._alike[call.chain] == 1 else []
+        if children:
+            return _for_call(children[0].chain[-1], children[0].method, len(children))
+        awaited = list(_coroutines(call.task))
+        codes = {one.cr_code for one in awaited}
+        if codes & _COMMIT:
+            return {"for": "commit"}
+        if codes & _READ:
+            return {"for": "read"}
+        sent = [one for one in awaited if one.cr_code is type(self.node).send.__code__] if self._is_turn(call) else []
+        if sent and sent[-1].cr_frame is not None:
+            told = sent[-1].cr_frame.f_locals
+            return _for_call(told["target"], told["method"], 1)
+        return {"for": "code"}
+
+    def timers(self) -> Iterator[Timer]:
+        """Those that were handed out and do not run yet."""
+        firing = {(call.chain[-1], call.method) for call in self._firing}
+        found = (timer for name, timer in self.node.queue.running.items() if name not in firing)
+        return islice(found, LOOKED_MAX)
+
+    def timer_row(self, timer: Timer) -> Row | None:
+        """How a due timer stands whose turn has not begun; None: it waits in line after a crash, or goes on its way."""
+        activation = self.node.awake.get(timer.id)
+        if activation is None or not activation.is_busy:
+            return None
+        if any(one is timer for one in activation._mailbox or ()):
+            wait = self._queue(activation, timer)
+        elif timer.id not in self._in_turn and _waits_for_slot(activation):
+            wait = {"for": "slot"}
+        else:
+            return None
+        return {
+            "class": timer.id.cls,
+            "key": timer.id.key,
+            "method": timer.name,
+            "kind": "timer",
+            "state": "waiting",
+            "for_ms": max(0, self._now - timer.due_at),
+            "left_ms": None,
+            "chain": [],
+            "is_awaited": True,
+            "wait": wait,
+        }
+
+
+def _for_call(target: ObjectId, method: str, count: int) -> Wait:
+    return {"for": "call", "class": target.cls, "key": target.key, "method": method, "count": count}
+
+
+def _waits_for_slot(activation: Activation) -> bool:
+    slot = activation._slot
+    return slot is not None and not slot.done()
+
+
+def _coroutines(task: "asyncio.Task[Any]") -> Iterator[Any]:
+    """The coroutines that it is in, from the outermost to the innermost."""
+    one: Any = task.get_coro()
+    while isinstance(getattr(one, "cr_code", None), CodeType):
+        yield one
+        one = one.cr_await
