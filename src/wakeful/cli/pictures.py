@@ -15,16 +15,39 @@ if TYPE_CHECKING:
 
 
 @options.command("chart")
-@click.argument("target", metavar="TARGET", shell_complete=known_names.files)
+@click.argument("target", metavar="[TARGET]", required=False, shell_complete=known_names.files)
 @click.option(
     "--output", "-o", metavar="FILE.svg", type=click.Path(path_type=Path), help="Where to.  [default: stdout]"
 )
-def chart(target: str, output: Path | None, as_json: bool) -> None:
-    """Draw the chart of TARGET as SVG: APP.PY:CLASS, MODULE:CLASS, or a .json or .yaml file with a chart."""
+@click.option(
+    "--exporter", is_flag=True, help="Print a script for Node that exports machines of XState, and draw nothing."
+)
+def chart(target: str | None, output: Path | None, exporter: bool, as_json: bool) -> None:
+    """Draw the chart of TARGET as SVG: APP.PY:CLASS, MODULE:CLASS, or a .json or .yaml file with a chart.
+
+    A machine of XState becomes such a file in its own project: wakeful chart --exporter > export.mjs, then
+    node export.mjs ./order.js > order.json
+    """
+    if exporter:
+        _put_exporter(output, as_json=as_json)
+        return
+    if target is None:
+        raise CommandError(
+            "which chart? APP.PY:CLASS, MODULE:CLASS, or a .json or .yaml file", code="chart.target", exit_code=USAGE
+        )
     from wakeful.diagrams.diagram import draw
 
     config, heading = _config_of(target)
     put_picture(draw(config, heading=heading), output, as_json=as_json)
+
+
+def _put_exporter(output: Path | None, *, as_json: bool) -> None:
+    from importlib.resources import files
+
+    from wakeful.cli.output import put_text
+
+    script = (files("wakeful.importers") / "xstate_export.mjs").read_text(encoding="utf-8")
+    put_text(script, output, "script", f"written to {output}", code="picture.file", as_json=as_json)
 
 
 def put_picture(svg: str, output: Path | None, *, as_json: bool) -> None:

@@ -67,6 +67,8 @@ def _own_words(builtin: str, given: Mapping[str, Any]) -> str:
     if builtin in ("sendTo", "sendParent"):
         to = "parent" if builtin == "sendParent" else _value(given.get("to"))
         return f"send {_event(given.get('event'))} to {to}"
+    if builtin == "forwardTo":
+        return f"forward to {_value(given.get('to'))}"
     if builtin == "cancel":
         return f"cancel {_value(given.get('sendId'))}"
     if builtin == "log":

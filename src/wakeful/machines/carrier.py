@@ -10,7 +10,7 @@ from typing import Any
 
 from wakeful.machines.bindings import Bound
 from wakeful.machines.node_machines import DELAY, DO, RUN, NodeMachines
-from wakeful.machines.records import MachineRecord, Parent
+from wakeful.machines.records import MachineRecord, Parent, Sender
 from wakeful.runtime.turn import Turn
 from wakeful.statechart.effects import PARENT, Act, Cancel, Delay, Effect, Emit, Invoke, Log, Send, Stop
 from wakeful.values.codec import encode
@@ -34,6 +34,8 @@ class Carrier:
         kept: MachineRecord,
         event: dict[str, Any],
         before: Mapping[str, Any] | None = None,
+        *,
+        sender: Sender | None = None,
     ) -> None:
         """`before` is the snapshot before the step: what it stops is not in the one after."""
         children = {**((before or {}).get("children") or {}), **(kept.snapshot.get("children") or {})}
@@ -43,6 +45,7 @@ class Carrier:
         self._turn = turn
         self._kept = kept
         self._event = event
+        self._sender = [] if sender is None else [sender.pack()]
         self._node = turn.activation.node
         self._id = turn.activation.id
         self._acts: list[list[Any]] = []
@@ -55,7 +58,7 @@ class Carrier:
             elif isinstance(effect, Cancel):
                 self._turn.clear_timer(f"{DELAY}:{effect.id}")
             elif isinstance(effect, Act):
-                self._acts.append([effect.name, effect.params, effect.context, effect.event])
+                self._acts.append([effect.name, effect.params, effect.context, effect.event, *self._sender])
             elif isinstance(effect, Invoke):
                 self._invoke(effect)
             elif isinstance(effect, Stop):
@@ -109,7 +112,9 @@ class Carrier:
             self.tell_parent("up", effect.event)
             return
         src, number = self._sources.get(effect.target, ""), self._kept.actors.get(effect.target)
-        if number is not None and self._bound.is_child(src):
+        if number is not None and src in self._bound.callbacks:
+            self._feature.actors.hand_after(self._turn, f"{RUN}:{effect.target}", number, effect.event)
+        elif number is not None and self._bound.is_child(src):
             self._mail(child_id(self._id, src, effect.target), ["down", number, effect.event])
 
     def _mail(self, target: ObjectId, letter: list[Any]) -> None:

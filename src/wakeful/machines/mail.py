@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.machines.actors import plain
 from wakeful.machines.family import tell_parent
 from wakeful.machines.node_machines import MAIL
-from wakeful.machines.records import MachineRecord, Parent, forget, load, read_gone, set_gone
+from wakeful.machines.records import MachineRecord, Parent, Sender, forget, load, read_gone, set_gone
 from wakeful.machines.steps import begin, end, present, take
 from wakeful.machines.timers import Owner, end_actor
 from wakeful.policy.retry import platform_delay_ms
@@ -47,7 +47,7 @@ class Mail(Owner):
             kept = await present(self._feature, turn, bound)
             if kept is not None and number < kept.since:
                 return False  # said to the one that was there before this one was started
-            return self._take(turn, bound, kept, value)
+            return self._take(turn, bound, kept, value, Sender("child", id))
         if kind == "snapshot":
             return await self._take_snapshot(turn, bound, id, number, value)
         return await end_actor(self._feature, turn, id, number, is_good=kind == "done", value=value)
@@ -88,7 +88,7 @@ class Mail(Owner):
             return False
         if kept is not None:  # the one before: the letter that stops it is late, and will find another
             end(self._feature, turn, bound, kept)
-        await begin(self._feature, turn, bound, input, parent)
+        await begin(self._feature, turn, bound, input, parent, sender=_sender(parent))
         return True
 
     async def _stop(self, turn: Turn, bound: "Bound", number: int) -> bool:
@@ -115,16 +115,24 @@ class Mail(Owner):
             return False
         if there != number:
             return False
-        return self._take(turn, bound, await present(self._feature, turn, bound), event)
+        kept = await present(self._feature, turn, bound)
+        return self._take(turn, bound, kept, event, _sender(None if kept is None else kept.parent))
 
     async def _take_snapshot(self, turn: Turn, bound: "Bound", id: str, number: int, value: Any) -> bool:
         kept = await present(self._feature, turn, bound)
         if kept is None or kept.actors.get(id) != number:
             return False
-        return self._take(turn, bound, kept, snapshot_event(id, value))
+        return self._take(turn, bound, kept, snapshot_event(id, value), Sender("child", id))
 
-    def _take(self, turn: Turn, bound: "Bound", kept: MachineRecord | None, event: dict[str, Any]) -> bool:
+    def _take(
+        self, turn: Turn, bound: "Bound", kept: MachineRecord | None, event: dict[str, Any], sender: Sender
+    ) -> bool:
         if kept is None:
             return False
-        take(self._feature, turn, bound, kept, event, lambda snapshot, now: step(bound.chart, snapshot, event, now))
+        chart = bound.chart
+        take(self._feature, turn, bound, kept, event, lambda there, at: step(chart, there, event, at), sender=sender)
         return True
+
+
+def _sender(parent: Parent | None) -> Sender:
+    return Sender("parent", object=None if parent is None else parent.id)
