@@ -99,6 +99,7 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
         "/schedule/trigger": schedules.trigger,
         "/schedule/backfill": schedules.backfill,
         "/points/restore": points.restore,
+        "/machine/reset": objects.reset,
         "/job/cancel": jobs.cancel,
         "/parked/redrive": parked.redrive,
         "/parked/drop": parked.drop,

@@ -76,6 +76,9 @@ class RestoreAnswer(PlainReturn):
     before: str | None
 
 
+ResetAnswer = TypedDict("ResetAnswer", {"class": str, "key": str, "value": Any, "status": str})
+
+
 class JobBatchAnswer(TypedDict):
     rows: list[PlainJob]
     then: PlainJob | None
@@ -127,6 +130,7 @@ NAMES: dict[Any, str] = {
     PlainPoint: "Point",
     PlainChange: "Change",
     RestoreAnswer: "Restored",
+    ResetAnswer: "MachineReset",
     PlainJob: "Job",
     JobBatchAnswer: "JobBatch",
     JobCancelAnswer: "JobCancelled",
