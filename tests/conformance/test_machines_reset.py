@@ -34,7 +34,11 @@ class Trip:
                         "entry": "wave",
                         "invoke": [{"src": "Leg", "id": "leg"}, {"src": "walk", "id": "walk"}],
                         "after": {"1h": "lost"},
-                        "on": {"HOME": "home", "FALL": "hurt"},
+                        "on": {"HOME": "home", "FALL": "hurt", "FAR": "far"},
+                    },
+                    "far": {
+                        "invoke": [{"src": "Leg", "id": "boat"}, {"src": "walk", "id": "swim"}],
+                        "after": {"2h": "lost"},
                     },
                     "home": {"type": "final", "output": {"how": "well"}},
                     "hurt": {"invoke": {"src": "cry"}},
@@ -123,6 +127,21 @@ async def test_one_that_is_active_is_left_alone_unless_it_is_forced() -> None:
         assert (await tour.snapshot()).value == "out"  # the delay of the life before has gone
         await world.advance("21m")
         assert (await tour.snapshot()).value == "lost"
+
+
+async def test_nothing_of_the_life_before_goes_on(store_url: str) -> None:
+    trip = Trip()
+    async with trip.app.world(store=store_url) as world:
+        tour = world.get(trip.Tour, "t")
+        await tour.send("FAR")
+        await world.settle()
+        assert (await world.get(trip.Leg, "t/boat").snapshot()).status == "active"
+        await tour.reset(force=True)
+        await world.settle()
+        due = [timer.name for timer in await world.due() if not timer.name.startswith("machine-run:walk")]
+        assert due == ["machine:xstate.after.1h.tour.out"]
+        assert (await world.get(trip.Leg, "t/boat").snapshot()).status == "new"
+        assert [one for one in trip.did if one in ("walk", "halt")] == ["walk", "halt", "walk"]
 
 
 async def test_a_reset_survives_a_crash_or_has_not_happened(store_url: str) -> None:
