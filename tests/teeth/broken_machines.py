@@ -252,3 +252,15 @@ def actions_do_not_know_who_sent_the_event() -> Any:
 def branches_that_nothing_reaches_are_taken_as_they_are() -> Any:
     """What JSON.stringify left of a machine is a chart like any other."""
     return swapped(bindings, "refuse_losses", lambda refuse: lambda config: None)
+
+
+def a_child_machine_that_arrives_begins_from_its_start() -> Any:
+    """Its parent comes as it was, and it does not."""
+
+    def make(init: Any) -> Any:
+        def broken(self: Carrier, *args: Any, arriving: Any = None, **options: Any) -> None:
+            init(self, *args, **options)
+
+        return broken
+
+    return swapped(Carrier, "__init__", make)

@@ -15,6 +15,7 @@ from tests.conformance import (
 from tests.sim.machine_life import calm, live
 from tests.teeth import broken_machines
 from tests.teeth.catching import Catcher, Teeth
+from tests.unit.importers import test_machine_import
 from tests.unit.machines import test_bindings
 
 
@@ -99,6 +100,11 @@ def losses() -> None:
         raise AssertionError(str(error)) from None
 
 
+def arrivals() -> None:
+    """tests/unit: a child machine that arrives with its parent."""
+    test_machine_import.test_a_child_machine_goes_on_where_it_was_and_belongs_to_its_parent()
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "the_snapshot_in_a_commit_of_its_own": (lives, probes),
     "delays_outlive_their_state": (lives, probes),
@@ -115,6 +121,7 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "a_deadly_method_waits_for_a_person": (deadly,),
     "those_beside_a_killer_are_blamed": (blame,),
     "work_beside_turns_begins_again_whatever_runs": (outages,),
+    "a_child_machine_that_arrives_begins_from_its_start": (arrivals,),
     "a_reset_leaves_the_delays_of_the_life_before": (resets,),
     "a_callback_begins_once": (callbacks,),
     "a_stop_waits_for_callbacks": (stops,),

@@ -36,8 +36,12 @@ class Carrier:
         before: Mapping[str, Any] | None = None,
         *,
         sender: Sender | None = None,
+        arriving: Mapping[str, Any] | None = None,
     ) -> None:
-        """`before` is the snapshot before the step: what it stops is not in the one after."""
+        """`before` is the snapshot before the step: what it stops is not in the one after.
+
+        `arriving` has by their ids the child machines that do not begin, but go on from what they were elsewhere.
+        """
         children = {**((before or {}).get("children") or {}), **(kept.snapshot.get("children") or {})}
         self._sources = {id: str(child["src"]) for id, child in children.items()}
         self._feature = feature
@@ -45,6 +49,7 @@ class Carrier:
         self._turn = turn
         self._kept = kept
         self._event = event
+        self._arriving = arriving or {}
         self._sender = [] if sender is None else [sender.pack()]
         self._node = turn.activation.node
         self._id = turn.activation.id
@@ -102,7 +107,9 @@ class Carrier:
         self._sources[id] = effect.src
         if self._bound.is_child(effect.src):
             me = Parent(self._id.cls, self._id.key, id, number, effect.is_synced)
-            self._mail(child_id(self._id, effect.src, id), ["start", list(me), effect.input])
+            has_been = id in self._arriving
+            letter = ["arrive", list(me), self._arriving[id]] if has_been else ["start", list(me), effect.input]
+            self._mail(child_id(self._id, effect.src, id), letter)
             return
         payload = [effect.src, effect.input, number, kept.snapshot["context"], self._event]
         self._set(f"{RUN}:{id}", self._node.clock.now(), encode(payload))
