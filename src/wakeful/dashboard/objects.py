@@ -119,7 +119,9 @@ async def chart(visit: Visit) -> "Response":
             code="chart.version",
         )
     theme = "dark" if visit.query("theme") == "dark" else "light"
-    svg = await asyncio.to_thread(draw, bound.chart.config, kept["snapshot"], now=visit.now, theme=theme)
+    svg = await asyncio.to_thread(
+        draw, bound.chart.config, kept["snapshot"], now=visit.now, theme=theme, delays=bound.lengths
+    )
     headers = HEADERS | {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
     return Response(svg, media_type="image/svg+xml", headers=headers)
 

@@ -205,7 +205,7 @@ def complete(
     *,
     now: int,
     restarts: bool,
-    takes: Callable[[str, str], bool] = lambda id, src: False,
+    takes: Callable[[str, str], bool] = lambda actor, src: False,
 ) -> tuple[dict[str, Any], list[Invoke]]:
     """The snapshot with delays that the file lacks and actors that run again, and the starts of those.
 

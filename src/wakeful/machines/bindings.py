@@ -62,6 +62,12 @@ class Bound:
         }
         self.callbacks = {found for found, method in self._methods.items() if _mark(method) == "callback"}
         self.doings = {found for found, method in self._methods.items() if _mark(method) == "action"}
+        # The delays of which the length is known without asking an object.
+        self.lengths = {
+            found: value
+            for found, value in self._methods.items()
+            if isinstance(value, int | float | str) and not isinstance(value, bool)
+        }
         self._is_child = children
         self._hide_actors()
         config = self.config if "id" in self.config else {"id": name, **self.config}
@@ -134,17 +140,12 @@ class Bound:
             for name, method in self._methods.items()
             if inspect.isfunction(method) and not inspect.iscoroutinefunction(method) and not _mark(method)
         }
-        numbers = {
-            name: value
-            for name, value in self._methods.items()
-            if isinstance(value, int | float | str) and not isinstance(value, bool)
-        }
         return Implementations(
             guards=by_kind["guard"],
             assigns=by_kind["assign"],
             actions=set(by_kind["action"]),
             enqueues=plain,
-            delays={**numbers, **plain},
+            delays={**self.lengths, **plain},
             actors=_Actors(self),
             values=plain,
         )
