@@ -95,6 +95,7 @@ xstate: CASES = 5000
 xstate: RECORD = 1200
 xstate: $(STAMP) ## Compare CASES=5000 random charts with the real XState (needs Node), from seed FROM=0 on; record RECORD=1200 of them anew
 	$(PROOF) xstate -- $(BIN)/python -m tests.xstate.check --cases $(CASES) --from $(FROM) --record $(RECORD)
+	$(BIN)/python -m tests.xstate.exported
 
 workerd: $(STAMP) ## Compare Workers on Wakeful with the real workerd (needs Node; three minutes), and record its answers anew
 	$(PROOF) workerd -- $(BIN)/python -m tests.workerd.compare

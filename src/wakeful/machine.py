@@ -1,24 +1,23 @@
-"""Layer 5. The base class of objects whose behaviour is a statechart."""
+"""Layer 5. The base class of objects whose behaviour is a statechart, and the marks that few of them need."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from wakeful.machines.marks import actor, callback, value
 from wakeful.machines.news import NEWS, SEEN
 from wakeful.machines.node_machines import NodeMachines, feature_of
-from wakeful.machines.records import load
-from wakeful.machines.snapshot import Snapshot, snapshot_of, unstarted_snapshot
-from wakeful.machines.steps import EVENT, begin, note, present, take
+from wakeful.machines.records import Sender, load, present_sender, sent_by
+from wakeful.machines.snapshot import ROUTE, Snapshot, event_of, snapshot_of, unstarted_snapshot
+from wakeful.machines.steps import EVENT, RESET, begin, clear, note, present, take
 from wakeful.objects import DurableObject
 from wakeful.policy.retry import RetryPolicy
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.registry import reader
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.statechart.step import can, start, step
-from wakeful.values.errors import BadValue, Conflict
+from wakeful.values.errors import Conflict
 
-ROUTE = (
-    "xstate.route"  # the one event of XState's own that is for callers: to a state by its id, where the chart lets it
-)
+__all__ = ["Machine", "Sender", "actor", "callback", "value"]
 
 
 class Machine(DurableObject):
@@ -51,7 +50,7 @@ class Machine(DurableObject):
     retry: ClassVar[RetryPolicy | None] = None  # of actions, and of delays whose step raised; None: five attempts
 
     __wakeful_reader_operations__ = (NEWS, SEEN)
-    __wakeful_names__: tuple[str, ...] = ("start", "send", "snapshot", "can")
+    __wakeful_names__: tuple[str, ...] = ("start", "send", "snapshot", "can", "reset", "sender")
     __wakeful_plain__ = ("migrate", "visible", "audible")
 
     async def start(self, input: Any = None) -> Snapshot:
@@ -69,12 +68,32 @@ class Machine(DurableObject):
         turn, feature = self._here("send")
         bound = feature.bound_of(self.ctx.cls)
         now = turn.activation.node.clock.now()
-        given = _event(event, data)
+        given = event_of(event, data)
         if bound.events is not None and given["type"] != ROUTE:
             given = bound.events.check(given)
         kept = await present(feature, turn, bound) or await begin(feature, turn, bound, None)
         take(feature, turn, bound, kept, given, lambda snapshot, at: step(bound.chart, snapshot, given, at))
         note(turn, EVENT, now)
+        return snapshot_of(bound, kept)
+
+    async def reset(self, input: Any = None, *, force: bool = False) -> Snapshot:
+        """Begin anew with this input, when it is over: done, failed or stopped. `Conflict` while it is active, unless forced.
+
+        Its delays are taken back and what it started is stopped; actions that its steps have asked for are still done.
+        """
+        turn, feature = self._here("reset")
+        bound = feature.bound_of(self.ctx.cls)
+        kept = await load(turn)
+        parent = None if kept is None else kept.parent
+        if kept is not None:
+            if kept.snapshot["status"] == "active" and not force:
+                raise Conflict(
+                    f"{self.ctx.id} is active; reset begins anew what is over, with force=True also what is not",
+                    code="machine.active",
+                )
+            clear(feature, turn, bound, kept)
+        kept = await begin(feature, turn, bound, input, parent)
+        note(turn, RESET, turn.activation.node.clock.now())
         return snapshot_of(bound, kept)
 
     @reader
@@ -90,11 +109,17 @@ class Machine(DurableObject):
         """Whether it would do anything with this event now, guards included."""
         turn, feature = self._here("can")
         bound = feature.bound_of(self.ctx.cls)
-        given = _event(event, data)
+        given = event_of(event, data)
         kept = await present(feature, turn, bound)
         bound.with_instance(self)
-        snapshot = start(bound.chart, None, 0)[0] if kept is None else kept.snapshot
-        return can(bound.chart, snapshot, given)
+        with sent_by(Sender.of_turn(turn)):
+            snapshot = start(bound.chart, None, 0)[0] if kept is None else kept.snapshot
+            return can(bound.chart, snapshot, given)
+
+    @property
+    def sender(self) -> Sender | None:
+        """Who sent the event that a guard, an assign or an action is at: in these methods, and None elsewhere."""
+        return present_sender()
 
     def migrate(self, snapshot: dict[str, Any], from_version: int) -> dict[str, Any]:
         """A snapshot of an older version of the chart, as one of this version. Override it; this one takes it as it is."""
@@ -111,14 +136,3 @@ class Machine(DurableObject):
     def _here(self, what: str) -> tuple[Turn, NodeMachines]:
         activation = runtime_of(self.ctx)
         return running_turn(activation, f"Machine.{what}"), feature_of(activation.node)
-
-
-def _event(event: str | Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    if "type" in data:
-        raise BadValue(f"{event!r} has its type already; leave out type={data['type']!r}", code="chart.event")
-    given = {"type": event, **data} if isinstance(event, str) else event
-    if not isinstance(given, Mapping) or not isinstance(given.get("type"), str) or given["type"] in ("", "*"):
-        raise BadValue(f"{event!r} is no event; give its type as text, or a mapping with a type", code="chart.event")
-    if given["type"].startswith("xstate.") and given["type"] != ROUTE:
-        raise BadValue(f"{given['type']!r}: events that begin with 'xstate.' are the chart's own", code="chart.event")
-    return {**given, **data}

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tests.teeth.broken import swapped
 from wakeful import machine
-from wakeful.machines import mail, steps, timers, watchers
+from wakeful.machines import bindings, mail, records, steps, timers, watchers
 from wakeful.machines.carrier import Carrier
 from wakeful.machines.mail import Mail
 from wakeful.machines.records import ROW, save
@@ -209,3 +209,58 @@ def a_delayed_message_is_for_whoever_has_the_id() -> Any:
         return broken
 
     return swapped(timers, "fire", make)
+
+
+def a_reset_leaves_the_delays_of_the_life_before() -> Any:
+    """What it started before goes on: its timers and actors are still there."""
+    return swapped(machine, "clear", lambda clear: lambda feature, turn, bound, kept: None)
+
+
+def a_callback_begins_once() -> Any:
+    """Like what must not run twice: after a crash it is an error."""
+
+    def make(run: Any) -> Any:
+        async def broken(self: Runs, turn: Any, bound: Any, timer: Any) -> bool:
+            callbacks, bound.callbacks = bound.callbacks, set()
+            try:
+                return bool(await run(self, turn, bound, timer))
+            finally:
+                bound.callbacks = callbacks
+
+        return broken
+
+    return swapped(Runs, "run", make)
+
+
+def a_stop_waits_for_callbacks() -> Any:
+    """As for what comes to an end."""
+
+    def make(begin: Any) -> Any:
+        def broken(self: Sideline, timer: Any, work: Any, *, is_endless: bool = False) -> None:
+            begin(self, timer, work)
+
+        return broken
+
+    return swapped(Sideline, "begin", make)
+
+
+def actions_do_not_know_who_sent_the_event() -> Any:
+    """Whoever it was, it came from outside."""
+    return swapped(records.Sender, "pack", lambda pack: lambda self: ["outside", "", None, None])
+
+
+def branches_that_nothing_reaches_are_taken_as_they_are() -> Any:
+    """What JSON.stringify left of a machine is a chart like any other."""
+    return swapped(bindings, "refuse_losses", lambda refuse: lambda config: None)
+
+
+def a_child_machine_that_arrives_begins_from_its_start() -> Any:
+    """Its parent comes as it was, and it does not."""
+
+    def make(init: Any) -> Any:
+        def broken(self: Carrier, *args: Any, arriving: Any = None, **options: Any) -> None:
+            init(self, *args, **options)
+
+        return broken
+
+    return swapped(Carrier, "__init__", make)

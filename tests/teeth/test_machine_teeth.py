@@ -4,10 +4,19 @@ import asyncio
 
 import pytest
 
-from tests.conformance import test_machines_actors, test_machines_children, test_machines_resume, test_machines_watch
+from tests.conformance import (
+    test_machines_actors,
+    test_machines_children,
+    test_machines_reset,
+    test_machines_resume,
+    test_machines_talking,
+    test_machines_watch,
+)
 from tests.sim.machine_life import calm, live
 from tests.teeth import broken_machines
 from tests.teeth.catching import Catcher, Teeth
+from tests.unit.importers import test_machine_import
+from tests.unit.machines import test_bindings
 
 
 def lives() -> None:
@@ -63,6 +72,39 @@ def delayed() -> None:
     asyncio.run(test_machines_children.test_a_delayed_message_reaches_the_child_it_was_meant_for_or_nobody(True))
 
 
+def resets() -> None:
+    """tests/conformance: the life before is over."""
+    asyncio.run(test_machines_reset.test_nothing_of_the_life_before_goes_on("memory:"))
+
+
+def callbacks() -> None:
+    """tests/conformance: a callback whose process died."""
+    asyncio.run(test_machines_talking.test_a_callback_begins_anew_when_its_process_died("memory:", "error"))
+
+
+def stops() -> None:
+    """tests/conformance: a stop does not wait for a callback."""
+    asyncio.run(test_machines_talking.test_it_goes_on_while_its_object_sleeps_and_a_stop_does_not_wait_for_it())
+
+
+def senders() -> None:
+    """tests/conformance: who sent the event."""
+    asyncio.run(test_machines_talking.test_guards_and_actions_know_who_sent_the_event("memory:"))
+
+
+def losses() -> None:
+    """tests/unit: a chart that lost a guard."""
+    try:
+        test_bindings.test_a_chart_that_lost_its_functions_is_refused_with_the_remedy("a guard")
+    except pytest.fail.Exception as error:
+        raise AssertionError(str(error)) from None
+
+
+def arrivals() -> None:
+    """tests/unit: a child machine that arrives with its parent."""
+    test_machine_import.test_a_child_machine_goes_on_where_it_was_and_belongs_to_its_parent()
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "the_snapshot_in_a_commit_of_its_own": (lives, probes),
     "delays_outlive_their_state": (lives, probes),
@@ -79,6 +121,12 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "a_deadly_method_waits_for_a_person": (deadly,),
     "those_beside_a_killer_are_blamed": (blame,),
     "work_beside_turns_begins_again_whatever_runs": (outages,),
+    "a_child_machine_that_arrives_begins_from_its_start": (arrivals,),
+    "a_reset_leaves_the_delays_of_the_life_before": (resets,),
+    "a_callback_begins_once": (callbacks,),
+    "a_stop_waits_for_callbacks": (stops,),
+    "actions_do_not_know_who_sent_the_event": (senders,),
+    "branches_that_nothing_reaches_are_taken_as_they_are": (losses,),
 }
 TEETH = Teeth(broken_machines, BROKEN, shown=(lives, probes))
 

@@ -54,6 +54,7 @@ _THEMES = {
         "backfill": ("backfill", "Run a schedule's occurrences of a stretch of time, or list them."),
         "redrive": ("parked", "Set parked timers due again."),
         "restore": ("history", "Have an object be as it was."),
+        "reset": ("reset", "Have a machine that is over begin anew."),
         "forget": ("forget", "Forget an object, or a whole tenant: everything of it goes for good."),
         "webhooks": ("webhooks", "Who is told of what happens; send one a test."),
         "drain": ("drain", "Let a node own nothing, so that it can be stopped at leisure."),

@@ -244,7 +244,7 @@ async def _asking(url: str, target: str | None, ids: list["ObjectId"]) -> AsyncI
     An import that is cut off is run again: what it had brought is then answered as it was, and not brought anew.
     """
     from wakeful.cli.session import reaching
-    from wakeful.importers.feature import IMPORT
+    from wakeful.machines.node_machines import IMPORT
     from wakeful.values.codec import encode
 
     async with reaching(url, target, what="import", id=ids[0]) as reached:

@@ -15,22 +15,58 @@ if TYPE_CHECKING:
 
 
 @options.command("chart")
-@click.argument("target", metavar="TARGET", shell_complete=known_names.files)
+@click.argument("target", metavar="[TARGET]", required=False, shell_complete=known_names.files)
 @click.option(
-    "--output", "-o", metavar="FILE.svg", type=click.Path(path_type=Path), help="Where to.  [default: stdout]"
+    "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Where to: .svg or .png.  [default: stdout]"
 )
-def chart(target: str, output: Path | None, as_json: bool) -> None:
-    """Draw the chart of TARGET as SVG: APP.PY:CLASS, MODULE:CLASS, or a .json or .yaml file with a chart."""
+@click.option(
+    "--exporter", is_flag=True, help="Print a script for Node that exports machines of XState, and draw nothing."
+)
+def chart(target: str | None, output: Path | None, exporter: bool, as_json: bool) -> None:
+    """Draw the chart of TARGET as SVG: APP.PY:CLASS, MODULE:CLASS, or a .json or .yaml file with a chart.
+
+    A machine of XState becomes such a file in its own project: wakeful chart --exporter > export.mjs, then
+    node export.mjs ./order.js > order.json
+    """
+    if exporter:
+        _put_exporter(output, as_json=as_json)
+        return
+    if target is None:
+        raise CommandError(
+            "which chart? APP.PY:CLASS, MODULE:CLASS, or a .json or .yaml file", code="chart.target", exit_code=USAGE
+        )
     from wakeful.diagrams.diagram import draw
 
-    config, heading = _config_of(target)
-    put_picture(draw(config, heading=heading), output, as_json=as_json)
+    config, heading, delays = _config_of(target)
+    put_picture(draw(config, heading=heading, delays=delays), output, as_json=as_json)
+
+
+def _put_exporter(output: Path | None, *, as_json: bool) -> None:
+    from importlib.resources import files
+
+    from wakeful.cli.output import put_text
+
+    script = (files("wakeful.importers") / "xstate_export.mjs").read_text(encoding="utf-8")
+    put_text(script, output, "script", f"written to {output}", code="picture.file", as_json=as_json)
 
 
 def put_picture(svg: str, output: Path | None, *, as_json: bool) -> None:
-    """The picture in its file, or on stdout."""
-    from wakeful.cli.output import put_text
+    """The picture in its file, as PNG if that is its ending; or on stdout."""
+    from wakeful.cli.output import put_json, put_line, put_text
 
+    if output is not None and output.suffix.lower() == ".png":
+        from wakeful.diagrams.png import to_png
+
+        dots = to_png(svg)
+        try:
+            output.write_bytes(dots)
+        except OSError as error:
+            raise CommandError(f"{output} can't be written: {error.strerror}", code="picture.file") from None
+        if as_json:
+            put_json({"output": str(output), "bytes": len(dots)})
+        else:
+            put_line(f"drawn in {output}", "green")
+        return
     put_text(svg, output, "svg", f"drawn in {output}", code="picture.file", as_json=as_json)
 
 
@@ -77,7 +113,8 @@ async def _chart_of(store: "Store", id: "ObjectId", target: str | None) -> tuple
         return answer["config"], answer["version"]
 
 
-def _config_of(target: str) -> tuple[Mapping[str, Any], str | None]:
+def _config_of(target: str) -> tuple[Mapping[str, Any], str | None, Mapping[str, Any]]:
+    """A chart, what it is called, and the lengths of its named delays."""
     from wakeful.cli.app_loader import module_of
     from wakeful.machines.bindings import Bound, config_of
 
@@ -91,8 +128,9 @@ def _config_of(target: str) -> tuple[Mapping[str, Any], str | None]:
             )
         path = Path(target).resolve()
         holder = type(path.stem, (), {"chart": path})
-        return config_of(path.stem, holder), None
+        return config_of(path.stem, holder), None, {}
     cls = getattr(module_of(where), name, None)
     if not isinstance(cls, type) or getattr(cls, "chart", None) is None:
         raise CommandError(f"{where} has no Machine {name!r}", code="machine.class", exit_code=USAGE)
-    return Bound(name, cls, lambda src: True).chart.config, name
+    bound = Bound(name, cls, lambda src: True)
+    return bound.chart.config, name, bound.lengths

@@ -264,6 +264,7 @@ class SyncLooks(BlockingClient):
     ledger = Blocked(Client.ledger)
     history = Blocked(Client.history)
     restore = Blocked(Client.restore)
+    reset = Blocked(Client.reset)
     parked = Blocked(Client.parked)
     redrive = Blocked(Client.redrive)
     drop_parked = Blocked(Client.drop_parked)

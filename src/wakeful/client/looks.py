@@ -145,6 +145,12 @@ class Looks:
         found: Row = await self._do("POST", f"{object_path(cls, key)}/history/restore", body, is_repeatable=False)
         return found
 
+    async def reset(self, cls: Class, key: str, input: Any = None, *, force: bool = False) -> Row:
+        """Have a machine that is over begin anew, as an operator; with `force` also one that is active."""
+        body = {"input": input, "force": force}
+        found: Row = await self._do("POST", f"{object_path(cls, key)}/machine/reset", body, is_repeatable=False)
+        return found
+
     async def _each_parked(self, act: str, numbers: tuple[int, ...], cls: Class | None, choice: dict[str, Any]) -> Rows:
         given = choice | {"class": _name(cls)}
         body = {"numbers": list(numbers)} | {name: value for name, value in given.items() if value is not None}

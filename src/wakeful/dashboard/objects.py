@@ -95,6 +95,14 @@ async def forget(visit: Visit) -> "Response":
     return visit.go("/objects", said="forgotten")
 
 
+async def reset(visit: Visit) -> "Response":
+    """Have a machine that is over begin anew."""
+    id = await visit.object()
+    await visit.view.info(id)
+    await visit.acts.reset(id)
+    return visit.go("/object", class_=id.cls, key=id.key, said="reset")
+
+
 async def chart(visit: Visit) -> "Response":
     """The picture of a machine's chart, with where it is; by day or by night as the page is."""
     from starlette.responses import Response
@@ -111,7 +119,9 @@ async def chart(visit: Visit) -> "Response":
             code="chart.version",
         )
     theme = "dark" if visit.query("theme") == "dark" else "light"
-    svg = await asyncio.to_thread(draw, bound.chart.config, kept["snapshot"], now=visit.now, theme=theme)
+    svg = await asyncio.to_thread(
+        draw, bound.chart.config, kept["snapshot"], now=visit.now, theme=theme, delays=bound.lengths
+    )
     headers = HEADERS | {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
     return Response(svg, media_type="image/svg+xml", headers=headers)
 

@@ -128,7 +128,7 @@ def _sights() -> dict[str, Any]:
 
 def _acts() -> dict[str, Any]:
     """What operators do, to single objects."""
-    from wakeful.dashboard import calls, jobs, parked, points, schedules
+    from wakeful.dashboard import calls, jobs, objects, parked, points, schedules
 
     return {
         "/schedule/pause": schedules.pause,
@@ -136,6 +136,7 @@ def _acts() -> dict[str, Any]:
         "/schedule/trigger": schedules.trigger,
         "/schedule/backfill": schedules.backfill,
         "/points/restore": points.restore,
+        "/machine/reset": objects.reset,
         "/job/cancel": jobs.cancel,
         "/call/cancel": calls.cancel,
         "/parked/redrive": parked.redrive,

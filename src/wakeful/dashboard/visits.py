@@ -188,6 +188,7 @@ class Desk:
         "dropped": "Dropped: it never runs.",
         "forgotten": "Forgotten: nothing of it is left.",
         "restored": "It is as it was, and wakes anew. The newest point is this return: the one below it undoes it.",
+        "reset": "It has begun anew.",
         "draining": "It hands its shards over now.",
         "undrained": "It may own shards again.",
     }

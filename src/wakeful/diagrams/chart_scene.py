@@ -67,6 +67,8 @@ def _own_words(builtin: str, given: Mapping[str, Any]) -> str:
     if builtin in ("sendTo", "sendParent"):
         to = "parent" if builtin == "sendParent" else _value(given.get("to"))
         return f"send {_event(given.get('event'))} to {to}"
+    if builtin == "forwardTo":
+        return f"forward to {_value(given.get('to'))}"
     if builtin == "cancel":
         return f"cancel {_value(given.get('sendId'))}"
     if builtin == "log":
@@ -169,17 +171,29 @@ def read(
     now: int | None = None,
     zone: tzinfo = UTC,
     heading: str | None = None,
+    delays: Mapping[str, Any] | None = None,
 ) -> Scene:
-    """What is to be seen of a chart; `BadChart` when it is none, or the snapshot is of another."""
+    """What is to be seen of a chart; `BadChart` when it is none, or the snapshot is of another.
+
+    `delays` has the lengths that names in the chart stand for, where they are known without asking a machine.
+    """
     chart = Chart.of(config, is_sketch=True)
     if snapshot is not None:
         check_snapshot(chart, snapshot)
-    return _Reader(chart, snapshot, now, zone).scene(heading)
+    return _Reader(chart, snapshot, now, zone, delays or {}).scene(heading)
 
 
 class _Reader:
-    def __init__(self, chart: Chart, snapshot: Mapping[str, Any] | None, now: int | None, zone: tzinfo) -> None:
+    def __init__(
+        self,
+        chart: Chart,
+        snapshot: Mapping[str, Any] | None,
+        now: int | None,
+        zone: tzinfo,
+        delays: Mapping[str, Any],
+    ) -> None:
         self._chart = chart
+        self._delays = delays
         self._states = list(zip(chart.nodes, Tree(chart.config).configs, strict=True))
         self._snapshot = snapshot
         self._now = now
@@ -262,9 +276,10 @@ class _Reader:
             rows.append(_row([TextSpan("invoke ", "word"), TextSpan(one_line(str(invoke["src"])), "event")]))
         if node.initial is not None and node.type == "compound":
             self._initial(node, config)
-        for words, value, timer in _events(node, config):
-            for way, path in list_items(value, node.path):
-                rows += self._way(node, words, way, path, timer)
+        for words, value, timer in _events(node, config, self._delays):
+            ways = list_items(value, node.path)
+            for place, (way, path) in enumerate(ways):
+                rows += self._way(node, _in_order(words, way, place, len(ways)), way, path, timer)
         if config.get("route") is not None:
             rows.append(_row([TextSpan("route ", "word"), TextSpan(f"#{node.id}", "do")]))
         if node.tags:
@@ -286,12 +301,14 @@ class _Reader:
         if isinstance(initial, Mapping) and initial.get("actions"):
             edge.rows.append(_row([TextSpan(f"/ {actions_words(initial['actions'])}", "do")], is_label=True))
 
-    def _way(self, node: ChartState, words: str, way: Any, path: str, timer: str | None) -> list[ArrowRow]:
+    def _way(
+        self, node: ChartState, order: tuple[TextSpan, ...], way: Any, path: str, timer: str | None
+    ) -> list[ArrowRow]:
         """Give it its arrows; a way that leads nowhere is answered as a row for the box."""
         given: Mapping[str, Any] = {"target": way} if isinstance(way, str) else way
         box = self._boxes[node.index]
         target = given.get("target")
-        spans = [TextSpan(words, "event")]
+        spans = [*order]
         if given.get("guard") is not None:
             spans.append(TextSpan(f" [{guard_words(given['guard'])}]", "guard"))
         if given.get("actions"):
@@ -359,7 +376,17 @@ class _Reader:
         return edge
 
 
-def _events(node: ChartState, config: Mapping[str, Any]) -> Iterator[tuple[str, Any, str | None]]:
+def _in_order(words: str, way: Any, place: int, count: int) -> tuple[TextSpan, ...]:
+    """What an event is called before one of its branches: which is asked first, and which is taken else."""
+    if count < 2:
+        return (TextSpan(words, "event"),)
+    is_else = not (isinstance(way, Mapping) and way.get("guard") is not None) and place + 1 == count
+    return (TextSpan(words, "event"), TextSpan(" else" if is_else else f" {place + 1}.", "word"))
+
+
+def _events(
+    node: ChartState, config: Mapping[str, Any], delays: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, str | None]]:
     """Each thing that can happen in a state: what it is called, the ways it opens, the id of its timer."""
     on = config.get("on") or {}
     for event in keys(on):
@@ -372,7 +399,8 @@ def _events(node: ChartState, config: Mapping[str, Any]) -> Iterator[tuple[str, 
                 yield f"{word}: {one_line(str(invoke['src']))}", invoke[key], None
     after = config.get("after") or {}
     for delay, timer in zip(keys(after), node.after, strict=True):
-        yield f"after {delay_words(delay)}", after[delay], timer
+        length = f" ({delay_words(delays[delay])})" if delay in delays else ""
+        yield f"after {delay_words(delay)}{length}", after[delay], timer
     if config.get("always") is not None:
         yield "always", config["always"], None
 

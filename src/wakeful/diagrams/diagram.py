@@ -35,11 +35,12 @@ def draw(
     zone: tzinfo = UTC,
     heading: str | None = None,
     theme: str = "auto",
+    delays: Mapping[str, Any] | None = None,
 ) -> str:
     """A chart as SVG; with a snapshot its active states and pending delays are marked, with `now` how long they have."""
     if theme not in THEMES:
         raise BadOption(f"theme must be one of {', '.join(THEMES)}, not {theme!r}", code="picture.theme")
-    scene = read(config, snapshot, now=now, zone=zone, heading=heading)
+    scene = read(config, snapshot, now=now, zone=zone, heading=heading, delays=delays)
     return write_svg(scene, lay_out(scene), theme=theme)
 
 

@@ -23,6 +23,7 @@ from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.times import LATEST_MS, duration_ms, from_datetime, to_datetime
 from wakeful.views import history, ledger, schedules
 from wakeful.views.calls import parse_call_id
+from wakeful.views.plain import plain
 
 Length = str | float
 
@@ -117,6 +118,13 @@ class Restore(Struct, forbid_unknown_fields=True):
     to: str
     timers: bool = True
     dry_run: bool = False
+
+
+class MachineReset(Struct, forbid_unknown_fields=True):
+    """What the machine begins anew with; with `force` also while it is active."""
+
+    input: Any = None
+    force: bool = False
 
 
 class ParkedChoice(Struct, forbid_unknown_fields=True):
@@ -243,6 +251,15 @@ async def restore(ask: Ask) -> Answer:
     planned = await history.preview(ask.view, id, mark, timers=asked.timers)
     before = None if asked.dry_run else await acts_of(ask).restore(id, mark, timers=asked.timers)
     return json_answer({"dry_run": asked.dry_run, "before": before, **planned})
+
+
+async def reset(ask: Ask) -> Answer:
+    """Have a machine that is over begin anew."""
+    asked: MachineReset = await read_body(ask, MachineReset, is_needed=False)
+    id = object_of(ask)
+    await ask.view.info(id)
+    snapshot = await acts_of(ask).reset(id, asked.input, force=asked.force)
+    return json_answer({"class": id.cls, "key": id.key, "value": plain(snapshot.value), "status": snapshot.status})
 
 
 async def redrive(ask: Ask) -> Answer:

@@ -79,6 +79,9 @@ class RestoreAnswer(PlainReturn):
     before: str | None
 
 
+ResetAnswer = TypedDict("ResetAnswer", {"class": str, "key": str, "value": Any, "status": str})
+
+
 class JobBatchAnswer(TypedDict):
     rows: list[PlainJob]
     then: PlainJob | None
@@ -136,6 +139,7 @@ NAMES: dict[Any, str] = {
     PlainChange: "Change",
     RestoreAnswer: "Restored",
     PlainArguments: "Arguments",
+    ResetAnswer: "MachineReset",
     PlainJob: "Job",
     PlainJobDetail: "JobDetail",
     PlainAttempt: "Attempt",

@@ -519,6 +519,17 @@ ROWS = [
     ),
     Route(
         "POST",
+        f"{OBJECT}/machine/reset",
+        "resetMachine",
+        "operate",
+        "Have a machine that is over begin anew, or with force any.",
+        acts.reset,
+        body=acts.MachineReset,
+        answer="MachineReset",
+        problems=(404, 409, 424, 504),
+    ),
+    Route(
+        "POST",
         "/v1/parked/redrive",
         "redrive",
         "operate",

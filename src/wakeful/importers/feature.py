@@ -6,6 +6,7 @@ Few ever do, so what it takes is loaded when the first object does.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from wakeful.machines.node_machines import IMPORT
 from wakeful.runtime.feature import Feature
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from wakeful.runtime.node import Node
     from wakeful.runtime.turn import Turn
 
-IMPORT, CHART, SETTLE = "machine.import", "machine.chart", "schedules.settle"
+CHART, SETTLE = "machine.chart", "schedules.settle"
 
 
 class ImportFeature(Feature):

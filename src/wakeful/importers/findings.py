@@ -30,7 +30,9 @@ class FoundMachine(Struct):
     key: str | None = None
     pending: list[dict[str, Any]] = field(default_factory=list)  # id, due_at, delay_ms, event, target
     knows_delays: bool = False  # what is not among them is not pending; else nobody knows
-    children: dict[str, dict[str, Any]] = field(default_factory=dict)  # by id: src, status, input, value
+    children: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # by id: src, status, input, value; of one that was a machine also `machine`, which is this again
     remarks: list[Remark] = field(default_factory=list)
 
     def note_taken(self, what: str, name: str, note: str = "") -> None:

@@ -1,6 +1,7 @@
 """Layer 5. Which machines are in a file, and how does one become an object here, in one commit or not at all?"""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,11 @@ from msgspec import structs
 
 from wakeful.importers import actorkit, xstate
 from wakeful.importers.archive import check_own
-from wakeful.importers.feature import IMPORT
 from wakeful.importers.findings import FoundMachine, bad, parse_json
 from wakeful.importers.sqlite import MAGIC, Tables
 from wakeful.machines.carrier import Carrier
-from wakeful.machines.node_machines import feature_of
-from wakeful.machines.records import MachineRecord, fit, load, save
+from wakeful.machines.node_machines import IMPORT, feature_of
+from wakeful.machines.records import MachineRecord, Parent, fit, load, save
 from wakeful.machines.steps import end, note, set_delays
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.turn import running_turn
@@ -38,8 +38,12 @@ async def arrive(
     replaces: bool = False,
     restarts: bool = True,
     from_version: int | None = None,
+    parent: Parent | None = None,
 ) -> dict[str, Any]:
-    """The operation: make this object the machine that was found; what was taken of it and what was not."""
+    """The operation: make this object the machine that was found; what was taken of it and what was not.
+
+    `parent` is the machine that came with it and that it belongs to.
+    """
     activation = runtime_of(ctx)
     turn, node, id = running_turn(activation, IMPORT), activation.node, activation.id
     check_own(id, "import brings")
@@ -55,14 +59,22 @@ async def arrive(
     bound.with_instance(activation.instance)
     version = bound.version if from_version is None else from_version
     kept = MachineRecord(version, {**machine.snapshot, "children": {}, "pending": [], "seq": 0}, epoch=activation.epoch)
+    if parent is not None:
+        kept.parent, kept.since = parent, node.next_seq(activation.shard)  # as one that it starts
     if version == bound.version:
         _check(bound, str(id), kept.snapshot)
     fit(bound, id, kept, activation.instance)
     machine.snapshot = kept.snapshot
     pending = fit_delays(bound.chart, machine, now)
     kept.snapshot, starts = complete(
-        bound.chart, {**kept.snapshot, "pending": pending}, machine, now=now, restarts=restarts
+        bound.chart,
+        {**kept.snapshot, "pending": pending},
+        machine,
+        now=now,
+        restarts=restarts,
+        takes=partial(_takes, bound),
     )
+    arriving = _bring_children(feature.classes, machine, starts, now)
     report = {
         "class": id.cls,
         "key": id.key,
@@ -80,12 +92,43 @@ async def arrive(
     if bound.resume == "pause_while_down":
         kept.down_ms = await feature.downtime.ask()
     set_delays(turn, kept)
-    carrier = Carrier(feature, bound, turn, kept, dict(INIT))
+    letters = {id: {"machine": child, "restarts": restarts} for id, child in arriving.items()}
+    carrier = Carrier(feature, bound, turn, kept, dict(INIT), arriving=letters)
     carrier.carry(starts)
     save(turn, kept)
     feature.watchers.note_step(turn, bound, kept, carrier.emitted)
     note(turn, IMPORT, now)
     return report
+
+
+def _takes(bound: "Bound", id: str, src: str) -> bool:
+    """Whether an actor that an action started may go on: the chart knows its id, and the class what it is."""
+    is_known = bound.spawned is None or id in bound.spawned
+    return is_known and (src in bound.actors or bound.is_child(src))
+
+
+def _bring_children(
+    classes: Mapping[str, "Bound"], found: FoundMachine, starts: list[Invoke], now: int
+) -> dict[str, dict[str, Any]]:
+    """What its child machines were, by their ids: each goes on from there. Refused here when it does not fit its chart."""
+    arriving = {}
+    for start in starts:
+        data = found.children[start.id].get("machine")
+        bound = classes.get(start.src)
+        if data is None or bound is None:
+            continue
+        child = msgspec.convert(data, FoundMachine)
+        _check(bound, f"actor {start.id} ({start.src})", child.snapshot)
+        fit_delays(bound.chart, child, now)
+        found.remarks = [
+            structs.replace(one, note=f"{start.src} goes on where it was")
+            if (one.what, one.name) == ("actor", start.id)
+            else one
+            for one in found.remarks
+        ]
+        found.remarks += [structs.replace(one, name=f"{start.id}: {one.name}") for one in child.remarks]
+        arriving[start.id] = data
+    return arriving
 
 
 async def chart_of(ctx: "Context") -> dict[str, Any]:
@@ -116,8 +159,8 @@ def _plain(remark: Any) -> dict[str, Any]:
 
 # How does what was found fit the chart that it is to live under?
 #
-# Its delays keep their deadlines. Of the actors that XState kept, those run again that an active state invokes, as
-# XState does when it restores a snapshot.
+# Its delays keep their deadlines. Of the actors that XState kept, those run again that an active state invokes or that
+# an action of the chart starts, as XState does when it restores a snapshot; those that were machines go on where they were.
 
 _AFTER = "xstate.after."
 INIT = {"type": "xstate.init"}
@@ -156,9 +199,18 @@ def fit_delays(chart: Chart, found: FoundMachine, now: int) -> list[dict[str, An
 
 
 def complete(
-    chart: Chart, snapshot: Mapping[str, Any], found: FoundMachine, *, now: int, restarts: bool
+    chart: Chart,
+    snapshot: Mapping[str, Any],
+    found: FoundMachine,
+    *,
+    now: int,
+    restarts: bool,
+    takes: Callable[[str, str], bool] = lambda actor, src: False,
 ) -> tuple[dict[str, Any], list[Invoke]]:
-    """The snapshot with delays that the file lacks and actors that run again, and the starts of those."""
+    """The snapshot with delays that the file lacks and actors that run again, and the starts of those.
+
+    `takes` says of an actor that an action started, by its id and what it is, whether it may go on.
+    """
     if snapshot["status"] != "active":
         for id in found.children:
             found.note_left("actor", id, f"the machine is {snapshot['status']}")
@@ -167,7 +219,7 @@ def complete(
     active = [node for node in chart.nodes if turn.configuration.mask & node.bit]
     for node in active:
         _add_delays(turn, node, found, restarts=restarts)
-    starts = _run_again(turn, active, found)
+    starts = _run_again(turn, active, found, takes)
     made = dump(chart, turn)
     # What a delayed send goes to must be there when it is due.
     for one in [one for one in made["pending"] if one["target"] is not None and one["target"] not in turn.children]:
@@ -195,7 +247,9 @@ def _add_delays(turn: ChartStep, node: ChartState, found: FoundMachine, *, resta
         )
 
 
-def _run_again(turn: ChartStep, active: list[ChartState], found: FoundMachine) -> list[Invoke]:
+def _run_again(
+    turn: ChartStep, active: list[ChartState], found: FoundMachine, takes: Callable[[str, str], bool]
+) -> list[Invoke]:
     starts = []
     invoked = {
         id: begin
@@ -203,24 +257,25 @@ def _run_again(turn: ChartStep, active: list[ChartState], found: FoundMachine) -
         for id, begin in zip(node.invokes, node.starts[len(node.starts) - len(node.invokes) :], strict=True)
     }
     for id, child in found.children.items():
-        if id not in invoked:
-            found.note_left("actor", id, "no active state invokes it: it was spawned, or the chart has changed")
+        is_spawned = id not in invoked and child["src"] is not None and takes(id, child["src"])
+        if id not in invoked and not is_spawned:
+            found.note_left("actor", id, "no active state invokes it, and no action of the chart starts it")
         elif child["status"] != "active":
             found.note_left("actor", id, f"it is {child['status']}")
         else:
-            invoked[id](turn)
+            if is_spawned:
+                turn.invoke(id, child["src"], child["input"], is_synced=child.get("is_synced", False))
+            else:
+                invoked[id](turn)
             effect = turn.effects[-1]
             assert isinstance(effect, Invoke)
             if child["has_input"]:
                 effect = structs.replace(effect, input=child["input"])
                 turn.children = {**turn.children, id: {**turn.children[id], "input": child["input"]}}
             starts.append(effect)
-            found.note_taken("actor", id, f"{effect.src} runs again from its start{_loss(child)}")
+            loss = "" if child["value"] is None else "; where it was is not taken"
+            found.note_taken("actor", id, f"{effect.src} runs again from its start{loss}")
     return starts
-
-
-def _loss(child: Mapping[str, Any]) -> str:
-    return "" if child["value"] is None else "; where it was is not taken"
 
 
 def _find_renamed(chart: Chart, type: str) -> str | None:

@@ -7,6 +7,8 @@ its delay began. Both together are what has to move; the file may hold them side
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from wakeful.importers.findings import FoundMachine, bad, event_of, instant, mapping, short
 
 SCHEDULED = "_scheduledEvents"
@@ -38,9 +40,11 @@ def read(data: Any, path: str = "snapshot", *, defaults_to_active: bool = False)
     machine = FoundMachine(snapshot=_snapshot(given, path, defaults_to_active=defaults_to_active), key=key)
     machine.knows_delays = scheduled is not None
     _remark(machine, given)
-    _read_children(machine, given.get("children") or {}, f"{path}.children")
+    kids = _read_children(machine, given.get("children") or {}, f"{path}.children", knows_delays=scheduled is not None)
     for name, one in mapping(scheduled or {}, f"{path}.{SCHEDULED}").items():
-        _read_scheduled(machine, name, one, f"{path}.{SCHEDULED}.{name}")
+        _read_scheduled(machine, kids, one, f"{path}.{SCHEDULED}.{name}")
+    for id, kid in kids.items():
+        machine.children[id]["machine"] = msgspec.to_builtins(kid)
     return machine
 
 
@@ -116,7 +120,9 @@ def _references(value: Any, path: str) -> list[str]:
     return []
 
 
-def _read_children(found: FoundMachine, children: Any, path: str) -> None:
+def _read_children(found: FoundMachine, children: Any, path: str, *, knows_delays: bool) -> dict[str, FoundMachine]:
+    """Its actors; those that were machines themselves are answered, to be given their delays."""
+    kids = {}
     for id, one in mapping(children, path).items():
         child = mapping(one, f"{path}.{id}")
         snapshot = mapping(child.get("snapshot") or {}, f"{path}.{id}.snapshot")
@@ -126,10 +132,15 @@ def _read_children(found: FoundMachine, children: Any, path: str) -> None:
             "input": snapshot.get("input"),
             "has_input": "input" in snapshot,
             "value": snapshot.get("value"),
+            "is_synced": child.get("syncSnapshot") is True,
         }
+        if snapshot.get("value") is not None and "context" in snapshot:
+            kids[id] = read(snapshot, f"{path}.{id}.snapshot", defaults_to_active=True)
+            kids[id].knows_delays = knows_delays
+    return kids
 
 
-def _read_scheduled(found: FoundMachine, name: str, one: Any, path: str) -> None:
+def _read_scheduled(found: FoundMachine, kids: Mapping[str, FoundMachine], one: Any, path: str) -> None:
     given = mapping(one, path)
     id = given.get("id")
     if not isinstance(id, str) or not id:
@@ -138,11 +149,16 @@ def _read_scheduled(found: FoundMachine, name: str, one: Any, path: str) -> None
     started_at = instant(given.get("startedAt"), f"{path}.startedAt")
     delay_ms = instant(given.get("delay"), f"{path}.delay")
     source, target = (_actor(given.get(end), f"{path}.{end}") for end in ("source", "target"))
-    if source in found.children:
-        found.note_left("delay", id, f"it belongs to the actor {source!r}, not to this machine")
-        return
     due = {"id": id, "due_at": started_at + delay_ms, "delay_ms": delay_ms, "event": event}
-    found.pending.append({**due, "target": None if target == source else target})
+    due["target"] = None if target == source else target
+    if source in kids and due["target"] is None:
+        kids[source].pending.append(due)
+    elif source in found.children:
+        found.note_left("delay", id, f"it belongs to the actor {source!r}, not to this machine")
+    elif inner := next((kid for kid in kids.values() if source in kid.children), None):
+        inner.note_left("delay", id, f"it belongs to the actor {source!r}, which a child of this machine had")
+    else:
+        found.pending.append(due)
 
 
 def _actor(value: Any, path: str) -> str:

@@ -6,15 +6,18 @@ or a chart that makes no sense is refused there, with its place in the chart.
 
 import inspect
 import json
+import keyword
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from wakeful.machines.event_shapes import EventShapes
-from wakeful.machines.marks import MARK
+from wakeful.machines.marks import MARK, NAME
 from wakeful.policy.retry import Retry, RetryPolicy
 from wakeful.statechart.chart import Chart
 from wakeful.statechart.fields import Implementations
+from wakeful.statechart.losses import refuse_losses
 from wakeful.values.errors import BadChart, BadOption, MissingExtra
 
 RESUMES = ("deadline", "restart", "pause_while_down")
@@ -22,16 +25,21 @@ ON_CRASH = ("again", "error")
 UNFOLDED_MAX = 100_000  # values of a file in YAML: far more than a chart of a thousand states has
 # What a machine is by itself: no names for a chart.
 OWN = frozenset({"chart", "version", "resume", "on_crash", "retry", "events", "migrate", "visible", "audible"})
-OWN |= {"start", "send", "snapshot", "can"}
+OWN |= {"start", "send", "snapshot", "can", "reset", "sender"}
 
 
-# By what the chart lacks: how it is written in the class.
+# By what the chart lacks: the mark of a method that stands for it, and how the method is written.
 _WANTED = {
-    "guard": "@guard def {name}(self, context, event)",
-    "action or assignment": "@action async def {name}(self, context, event)` or `@assign def {name}(self, context, event)",
-    "actor": "async def {name}(self, context, event)",
-    "value": "def {name}(self, context, event)",
+    "guard": (("@guard", "def {name}(self, context, event)"),),
+    "action or assignment": (
+        ("@action", "async def {name}(self, context, event)"),
+        ("@assign", "def {name}(self, context, event)"),
+    ),
+    "actor": (("@actor", "async def {name}(self, context, event)"),),
+    "value": (("@value", "def {name}(self, context, event)"),),
+    "delay": (("@value", "def {name}(self, context, event)"),),
 }
+_NEEDLESS = ("@actor", "@value")  # where the method has the very name that the chart has
 
 
 class Bound:
@@ -48,27 +56,31 @@ class Bound:
         self.events = None if declared is None else EventShapes(name, declared)
         self.config = config_of(name, cls)
         self._instance: Any = None  # whose methods the names stand for while a step runs, which never waits
-        self._methods = {
-            found: inspect.getattr_static(cls, found)
-            for found in dir(cls)
-            if not found.startswith("__") and found not in OWN
-        }
+        self._attributes = _attributes(name, cls)  # by their names in the chart: how they are called in the class
+        self._methods = {found: inspect.getattr_static(cls, one) for found, one in self._attributes.items()}
         self.actors = {
             found
             for found, method in self._methods.items()
-            if inspect.iscoroutinefunction(method) and not _mark(method)
+            if inspect.iscoroutinefunction(method) and _mark(method) in (None, "actor", "callback")
         }
+        self.callbacks = {found for found, method in self._methods.items() if _mark(method) == "callback"}
         self.doings = {found for found, method in self._methods.items() if _mark(method) == "action"}
+        # The delays of which the length is known without asking an object.
+        self.lengths = {
+            found: value
+            for found, value in self._methods.items()
+            if isinstance(value, int | float | str) and not isinstance(value, bool)
+        }
         self._is_child = children
         self._hide_actors()
         config = self.config if "id" in self.config else {"id": name, **self.config}
         names = self._implementations()
         try:
             self.chart = Chart.of(config, implementations=names)
+            refuse_losses(config)
         except BadChart as error:
-            hint = self._hint(*vars(error).get("missing", ("", "")))
-            raise BadChart(f"{name}.chart: {error.message}{hint}", code=error.code) from None
-        # The actors that it may have; None: also others, since a method of the class says which.
+            raise self._explain(config, error) from None
+        # The actors that it may have; None: also others, under ids that are not in the chart.
         self.invoked = {id for node in self.chart.nodes for id in node.invokes}
         self.spawned = _spawned_ids(self.config, names.enqueues)
         # The events of its `after`s, by which a snapshot is known to be of this chart.
@@ -85,25 +97,37 @@ class Bound:
 
     def method(self, name: str, instance: Any, *args: Any) -> Any:
         """Call a method of the object with as many of the arguments as it takes."""
-        return _call(getattr(instance, name), args)
+        return _call(getattr(instance, self._attributes[name]), args)
+
+    def _explain(self, config: Mapping[str, Any], error: BadChart) -> BadChart:
+        """The same error for who wrote the class; where functions were lost, that is what is wrong."""
+        if error.code not in ("chart.depth", "chart.unbound"):
+            try:
+                refuse_losses(config)
+            except BadChart as loss:
+                error = loss
+        hint = self._hint(*vars(error).get("missing", ("", "")))
+        return BadChart(f"{self.name}.chart: {error.message}{hint}", code=error.code)
 
     def _hint(self, kind: str, name: str) -> str:
         """What to write so that something stands for the name."""
         if not kind:
             return ""
-        wanted = _WANTED[kind].format(name=name if name.isidentifier() else "…")
-        found = self._methods.get(name)
-        mark = f"an @{_mark(found)}" if _mark(found) in ("action", "assign") else f"a @{_mark(found)}"
-        if found is None:
+        wanted = "` or `".join(_method_form(self.cls, mark, form, name) for mark, form in _WANTED[kind])
+        method = self._methods.get(name)
+        if method is None:
+            home = next((f" ({mark[1:]} is in wakeful.machine)" for mark in _NEEDLESS if f"{mark}(" in wanted), "")
             others = "" if kind != "actor" else f", or register the machine {name!r} before {self.name}"
-            return f"; give {self.name} `{wanted}`{others}"
-        is_what = mark if _mark(found) else "an `async def`" if inspect.iscoroutinefunction(found) else "a plain method"
-        return f"; {self.name}.{name} is {is_what}: make it `{wanted}`"
+            return f"; give {self.name} `{wanted}`{home}{others}"
+        mark = _mark(method)
+        is_async = inspect.iscoroutinefunction(method)
+        is_what = f"{_article(mark)} @{mark}" if mark else "an `async def`" if is_async else "a plain method"
+        return f"; {self.name}.{self._attributes[name]} is {is_what}: make it `{wanted}`"
 
     def _hide_actors(self) -> None:
         """What the chart invokes is not for callers, who send it events."""
         for src in {*_sources(self.config)}:
-            if src in self.actors and src in vars(self.cls):
+            if src in self.actors and self._attributes[src] in vars(self.cls):
                 self._methods[src].__wakeful_internal__ = True
 
     def _implementations(self) -> Implementations:
@@ -111,31 +135,29 @@ class Bound:
         for name, method in self._methods.items():
             kind = _mark(method)
             if kind is not None:
-                _check_kind(self.name, name, method, kind)
+                _check_kind(self.name, self._attributes[name], method, kind)
+            if kind in by_kind:
                 by_kind[kind][name] = self._bridge(name)
         plain = {
             name: self._bridge(name)
             for name, method in self._methods.items()
             if inspect.isfunction(method) and not inspect.iscoroutinefunction(method) and not _mark(method)
         }
-        numbers = {
-            name: value
-            for name, value in self._methods.items()
-            if isinstance(value, int | float | str) and not isinstance(value, bool)
-        }
         return Implementations(
             guards=by_kind["guard"],
             assigns=by_kind["assign"],
             actions=set(by_kind["action"]),
             enqueues=plain,
-            delays={**numbers, **plain},
+            delays={**self.lengths, **plain},
             actors=_Actors(self),
             values=plain,
         )
 
     def _bridge(self, name: str) -> Callable[..., Any]:
+        attribute = self._attributes[name]
+
         def call(context: Any, event: Any, params: Any = None, *more: Any) -> Any:
-            return _call(getattr(self._instance, name), (context, event, params, *more))
+            return _call(getattr(self._instance, attribute), (context, event, params, *more))
 
         return call
 
@@ -173,20 +195,82 @@ def _mark(method: Any) -> str | None:
     return getattr(method, MARK, None) if callable(method) else None
 
 
+def _attributes(name: str, cls: type) -> dict[str, str]:
+    """What a class has for its chart: how it is called there, and what that is in the class."""
+    taken = _own_names(cls)
+    by_name: dict[str, str] = {}
+    for attribute in (one for one in dir(cls) if not one.startswith("__")):
+        member = inspect.getattr_static(cls, attribute)
+        said, mark = getattr(member, NAME, None), _mark(member)
+        if attribute in taken and (said or mark):
+            form = f'@{mark or "value"}("{said or attribute}")'
+            raise BadChart(
+                f"{name}.{attribute}: every machine has {attribute!r} for itself; call the method "
+                f"{_method_name(cls, attribute)!r} and put {form} on it: so the chart finds it by that name",
+                code="chart.name",
+            )
+        if attribute in taken:
+            continue
+        called = said or attribute
+        if called in by_name:
+            first = by_name[called]
+            raise BadChart(
+                f"{name}: {first} and {attribute} both stand for {called!r} in the chart; give one another name",
+                code="chart.name",
+            )
+        by_name[called] = attribute
+    return by_name
+
+
+def _own_names(cls: type) -> set[str]:
+    """What our base classes have under names of their own, which no method may take."""
+    return {*OWN, *(one for base in cls.__mro__ for one in vars(base).get("__wakeful_names__", ()))}
+
+
+def _method_name(cls: type, name: str) -> str:
+    """A name that a method can have, for one in a chart."""
+    plain = re.sub(r"\W+", "_", name).strip("_") or "it"
+    is_free = plain.isidentifier() and not keyword.iskeyword(plain) and plain not in _own_names(cls)
+    return plain if is_free else f"do_{plain}"
+
+
+def _method_form(cls: type, mark: str, form: str, name: str) -> str:
+    """How a method is written that stands for a name."""
+    method = _method_name(cls, name)
+    said = form.format(name=method)
+    if method != name:
+        return f"{mark}({json.dumps(name, ensure_ascii=False)}) {said}"
+    return said if mark in _NEEDLESS else f"{mark} {said}"
+
+
+def _article(mark: str) -> str:
+    return "an" if mark[0] == "a" else "a"
+
+
+_ASYNC = ("action", "actor", "callback")
+
+
 def _check_kind(cls: str, name: str, method: Any, kind: str) -> None:
     is_async = inspect.iscoroutinefunction(method)
-    if kind == "action" and not is_async:
+    if kind in _ASYNC and not is_async:
         raise BadChart(
-            f"{cls}.{name}: an @action does something in the world, so it must be `async def`", code="chart.method"
+            f"{cls}.{name}: {_article(kind)} @{kind} does something in the world, so it must be `async def`",
+            code="chart.method",
         )
-    if kind != "action" and is_async:
+    if kind not in _ASYNC and is_async:
         raise BadChart(
             f"{cls}.{name}: a @{kind} is pure, so it can't be `async def`; make it a plain `def`", code="chart.method"
         )
     count = len(inspect.signature(method).parameters)
-    if not 2 <= count <= 4:
+    if kind == "callback" and count != 4:
         raise BadChart(
-            f"{cls}.{name}: a @{kind} takes (self, context, event) or (self, context, event, params), not {count} parameters",
+            f"{cls}.{name}: a @callback takes (self, input, send_back, receive), not {count} parameters",
+            code="chart.method",
+        )
+    if not 2 <= count <= 4:
+        more = "input" if kind == "actor" else "params"
+        raise BadChart(
+            f"{cls}.{name}: a @{kind} takes (self, context, event) or (self, context, event, {more}), not {count} parameters",
             code="chart.method",
         )
 
@@ -229,14 +313,17 @@ def _list_of(value: Any) -> Sequence[Any]:
 
 
 def _spawned_ids(config: Any, enqueues: Collection[str]) -> set[str] | None:
-    """The ids under which actions of a chart start actors; None when a method decides on that."""
+    """The ids under which actions of a chart start actors; None when that is decided as it runs."""
     ids = set()
     for action in _each(config):
         kind = action.get("type") if isinstance(action, Mapping) else action
         if isinstance(kind, str) and kind in enqueues:
             return None
         if isinstance(action, Mapping) and kind in _SPAWN:
-            ids.add(str({**action, **(action.get("params") or {})}.get("id")))
+            id = {**action, **(action.get("params") or {})}.get("id")
+            if not isinstance(id, str):
+                return None
+            ids.add(id)
     return ids
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from wakeful.machines.bindings import Bound
 from wakeful.machines.node_machines import DELAY, DO, RUN, NodeMachines
-from wakeful.machines.records import MachineRecord, Parent
+from wakeful.machines.records import MachineRecord, Parent, Sender
 from wakeful.runtime.turn import Turn
 from wakeful.statechart.effects import PARENT, Act, Cancel, Delay, Effect, Emit, Invoke, Log, Send, Stop
 from wakeful.values.codec import encode
@@ -34,8 +34,14 @@ class Carrier:
         kept: MachineRecord,
         event: dict[str, Any],
         before: Mapping[str, Any] | None = None,
+        *,
+        sender: Sender | None = None,
+        arriving: Mapping[str, Any] | None = None,
     ) -> None:
-        """`before` is the snapshot before the step: what it stops is not in the one after."""
+        """`before` is the snapshot before the step: what it stops is not in the one after.
+
+        `arriving` has by their ids the child machines that do not begin, but go on from what they were elsewhere.
+        """
         children = {**((before or {}).get("children") or {}), **(kept.snapshot.get("children") or {})}
         self._sources = {id: str(child["src"]) for id, child in children.items()}
         self._feature = feature
@@ -43,6 +49,8 @@ class Carrier:
         self._turn = turn
         self._kept = kept
         self._event = event
+        self._arriving = arriving or {}
+        self._sender = [] if sender is None else [sender.pack()]
         self._node = turn.activation.node
         self._id = turn.activation.id
         self._acts: list[list[Any]] = []
@@ -55,7 +63,7 @@ class Carrier:
             elif isinstance(effect, Cancel):
                 self._turn.clear_timer(f"{DELAY}:{effect.id}")
             elif isinstance(effect, Act):
-                self._acts.append([effect.name, effect.params, effect.context, effect.event])
+                self._acts.append([effect.name, effect.params, effect.context, effect.event, *self._sender])
             elif isinstance(effect, Invoke):
                 self._invoke(effect)
             elif isinstance(effect, Stop):
@@ -99,7 +107,9 @@ class Carrier:
         self._sources[id] = effect.src
         if self._bound.is_child(effect.src):
             me = Parent(self._id.cls, self._id.key, id, number, effect.is_synced)
-            self._mail(child_id(self._id, effect.src, id), ["start", list(me), effect.input])
+            has_been = id in self._arriving
+            letter = ["arrive", list(me), self._arriving[id]] if has_been else ["start", list(me), effect.input]
+            self._mail(child_id(self._id, effect.src, id), letter)
             return
         payload = [effect.src, effect.input, number, kept.snapshot["context"], self._event]
         self._set(f"{RUN}:{id}", self._node.clock.now(), encode(payload))
@@ -109,7 +119,9 @@ class Carrier:
             self.tell_parent("up", effect.event)
             return
         src, number = self._sources.get(effect.target, ""), self._kept.actors.get(effect.target)
-        if number is not None and self._bound.is_child(src):
+        if number is not None and src in self._bound.callbacks:
+            self._feature.actors.hand_after(self._turn, f"{RUN}:{effect.target}", number, effect.event)
+        elif number is not None and self._bound.is_child(src):
             self._mail(child_id(self._id, src, effect.target), ["down", number, effect.event])
 
     def _mail(self, target: ObjectId, letter: list[Any]) -> None:

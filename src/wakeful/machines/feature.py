@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from wakeful.machines.actors import ANSWER, KEEP
+from wakeful.machines.actors import ANSWER, KEEP, SAY
 from wakeful.machines.bindings import Bound
 from wakeful.machines.downtime import PULSE, Pulse
 from wakeful.machines.family import erase
 from wakeful.machines.mail import Mail
 from wakeful.machines.news import NEWS, SEEN, news, show
 from wakeful.machines.node_machines import FEATURE, NodeMachines, feature_of
-from wakeful.machines.timers import Delays, Doings, Runs, keep, take_answer
+from wakeful.machines.timers import Delays, Doings, Runs, hear, keep, take_answer
 from wakeful.runtime.feature import Feature
 from wakeful.runtime.turn import Turn
 
@@ -31,7 +31,7 @@ class MachineFeature(Feature):
 
     def equip(self, node: "Node") -> None:
         feature = node.features[FEATURE] = NodeMachines(node, self.bound)
-        node.operations.update({ANSWER: take_answer, KEEP: keep, NEWS: news, SEEN: show})
+        node.operations.update({ANSWER: take_answer, KEEP: keep, SAY: hear, NEWS: news, SEEN: show})
         for handler in (Delays, Doings, Runs, Mail):
             node.timer_runs.register(handler(feature, node.limits.alarm_deadline_ms))
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.machines.actors import plain
 from wakeful.machines.family import tell_parent
-from wakeful.machines.node_machines import MAIL
-from wakeful.machines.records import MachineRecord, Parent, forget, load, read_gone, set_gone
+from wakeful.machines.node_machines import IMPORT, MAIL
+from wakeful.machines.records import MachineRecord, Parent, Sender, forget, load, read_gone, set_gone
 from wakeful.machines.steps import begin, end, present, take
 from wakeful.machines.timers import Owner, end_actor
 from wakeful.policy.retry import platform_delay_ms
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
     from wakeful.runtime.object_runtime import ObjectRuntime
 
+_STARTS = ("start", "arrive")
 _DIED = {"name": "Crashed", "message": "the process died too often while it started"}
 
 
@@ -38,6 +39,8 @@ class Mail(Owner):
         kind, *rest = decode(without_trace(timer.payload))
         if kind == "start":
             return await self._start(turn, bound, Parent(*rest[0]), rest[1])
+        if kind == "arrive":
+            return await self._arrive(turn, bound, Parent(*rest[0]), rest[1])
         if kind == "stop":
             return await self._stop(turn, bound, rest[0])
         if kind == "down":
@@ -47,7 +50,7 @@ class Mail(Owner):
             kept = await present(self._feature, turn, bound)
             if kept is not None and number < kept.since:
                 return False  # said to the one that was there before this one was started
-            return self._take(turn, bound, kept, value)
+            return self._take(turn, bound, kept, value, Sender("child", id))
         if kind == "snapshot":
             return await self._take_snapshot(turn, bound, id, number, value)
         return await end_actor(self._feature, turn, id, number, is_good=kind == "done", value=value)
@@ -60,7 +63,7 @@ class Mail(Owner):
         if again is not None:
             return again
         kind, *rest = decode(without_trace(timer.payload))
-        if kind != "start":
+        if kind not in _STARTS:
             return Park(timer)
         parent = Parent(*rest[0])
         error = _DIED if failure.error is None else plain(failure.error)
@@ -71,7 +74,7 @@ class Mail(Owner):
     async def on_forgotten(self, turn: Turn, timer: Timer) -> None:
         """One that was to be started never is: whoever waits for it hears of that."""
         kind, *rest = decode(without_trace(timer.payload))
-        if kind == "start":
+        if kind in _STARTS:
             await tell_parent(self._feature, turn, Parent(*rest[0]))
 
     def occurrence(self, timer: Timer) -> Occurrence:
@@ -79,6 +82,24 @@ class Mail(Owner):
         return Occurrence(f"{MAIL}:{kind}", run_id(timer), timer.nominal_at)
 
     async def _start(self, turn: Turn, bound: "Bound", parent: Parent, input: Any) -> bool:
+        if not await self._make_room(turn, bound, parent):
+            return False
+        await begin(self._feature, turn, bound, input, parent, sender=_sender(parent))
+        return True
+
+    async def _arrive(self, turn: Turn, bound: "Bound", parent: Parent, found: dict[str, Any]) -> bool:
+        """It lived elsewhere with its parent, and goes on from where it was."""
+        if not await self._make_room(turn, bound, parent):
+            return False
+        activation = turn.activation
+        arrive = activation.node.operations[IMPORT]
+        await arrive(
+            activation.instance.ctx, found["machine"], restarts=found["restarts"], replaces=True, parent=parent
+        )
+        return True
+
+    async def _make_room(self, turn: Turn, bound: "Bound", parent: Parent) -> bool:
+        """Whether this start is still to happen; then the one before it is ended."""
         taken_back = await read_gone(turn)
         if parent.number <= taken_back:
             set_gone(turn, 0)
@@ -88,7 +109,7 @@ class Mail(Owner):
             return False
         if kept is not None:  # the one before: the letter that stops it is late, and will find another
             end(self._feature, turn, bound, kept)
-        await begin(self._feature, turn, bound, input, parent)
+            forget(turn)
         return True
 
     async def _stop(self, turn: Turn, bound: "Bound", number: int) -> bool:
@@ -115,16 +136,24 @@ class Mail(Owner):
             return False
         if there != number:
             return False
-        return self._take(turn, bound, await present(self._feature, turn, bound), event)
+        kept = await present(self._feature, turn, bound)
+        return self._take(turn, bound, kept, event, _sender(None if kept is None else kept.parent))
 
     async def _take_snapshot(self, turn: Turn, bound: "Bound", id: str, number: int, value: Any) -> bool:
         kept = await present(self._feature, turn, bound)
         if kept is None or kept.actors.get(id) != number:
             return False
-        return self._take(turn, bound, kept, snapshot_event(id, value))
+        return self._take(turn, bound, kept, snapshot_event(id, value), Sender("child", id))
 
-    def _take(self, turn: Turn, bound: "Bound", kept: MachineRecord | None, event: dict[str, Any]) -> bool:
+    def _take(
+        self, turn: Turn, bound: "Bound", kept: MachineRecord | None, event: dict[str, Any], sender: Sender
+    ) -> bool:
         if kept is None:
             return False
-        take(self._feature, turn, bound, kept, event, lambda snapshot, now: step(bound.chart, snapshot, event, now))
+        chart = bound.chart
+        take(self._feature, turn, bound, kept, event, lambda there, at: step(chart, there, event, at), sender=sender)
         return True
+
+
+def _sender(parent: Parent | None) -> Sender:
+    return Sender("parent", object=None if parent is None else parent.id)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FEATURE = "machines"
 # The timers of machines: delays, actions that wait to be done, actors that run, and what one sends another.
 DELAY, DO, RUN, MAIL = "machine", "machine-do", "machine-run", "machine-mail"
+# The operation by which a machine of elsewhere becomes one here; whoever brings them in has it.
+IMPORT = "machine.import"
 log = logging.getLogger("wakeful.machine")
 
 

@@ -4,6 +4,9 @@ One row beside the object's own: the snapshot in plain JSON, the version of the 
 actors have not answered yet. Timers are rows of their own; the snapshot says which there are.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
@@ -158,3 +161,49 @@ def _check_actors(bound: Bound, kept: MachineRecord) -> None:
     for id in kept.snapshot.get("children") or ():
         if id in kept.running and id not in bound.invoked and id not in bound.spawned:
             raise BadChart(f"children: the chart has no actor '{id}', which runs", code="chart.snapshot")
+
+
+# Who sent the event that a machine is at?
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who sent an event, and so began a step: what the chart raises itself on the way counts with it."""
+
+    kind: str  # "outside", "object", "parent", "child" or "timer"
+    name: str = ""  # of an actor that the chart started its id, of a timer its name
+    object: ObjectId | None = None  # the object that called, or the machine that started this one
+
+    @classmethod
+    def of_turn(cls, turn: Turn) -> "Sender":
+        """Who called: another object, a timer of this one (a job, a schedule), or somebody outside."""
+        if turn.consumed is not None:
+            return cls("timer", turn.consumed.name)
+        return cls("object", object=turn.chain[-2]) if len(turn.chain) > 1 else cls("outside")
+
+    def pack(self) -> list[str | None]:
+        """For the payload of a timer."""
+        return [self.kind, self.name, *(self.object or (None, None))]
+
+    @classmethod
+    def unpack(cls, kept: list[str]) -> "Sender":
+        kind, name, of, key = kept
+        return cls(kind, name, None if of is None else ObjectId(of, key))
+
+
+_SENDER: ContextVar[Sender | None] = ContextVar("wakeful_machine_sender", default=None)
+
+
+def present_sender() -> Sender | None:
+    """Who sent the event at hand; None where there is none."""
+    return _SENDER.get()
+
+
+@contextmanager
+def sent_by(sender: Sender | None) -> Iterator[None]:
+    """For the methods that run meanwhile."""
+    token = _SENDER.set(sender)
+    try:
+        yield
+    finally:
+        _SENDER.reset(token)

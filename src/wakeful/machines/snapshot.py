@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.statechart.chart import Chart
 from wakeful.statechart.snapshot import configuration_of
 from wakeful.statechart.structure import ChartState, candidates, fits
+from wakeful.values.errors import BadValue
 from wakeful.values.times import to_datetime
 
 if TYPE_CHECKING:
@@ -114,3 +115,21 @@ NEW: dict[str, Any] = {"value": None, "context": {}, "status": "new"}
 def unstarted_snapshot(bound: "Bound") -> Snapshot:
     """Before its first event."""
     return Snapshot(**NEW, version=bound.version)
+
+
+# What is an event?
+
+# The one event of XState's own that is for callers: to a state by its id, where the chart lets it.
+ROUTE = "xstate.route"
+
+
+def event_of(event: str | Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """An event as it was given, `"PAY", amount=12` or a mapping with a type; `BadValue` when it is none for a caller."""
+    if "type" in data:
+        raise BadValue(f"{event!r} has its type already; leave out type={data['type']!r}", code="chart.event")
+    given = {"type": event, **data} if isinstance(event, str) else event
+    if not isinstance(given, Mapping) or not isinstance(given.get("type"), str) or given["type"] in ("", "*"):
+        raise BadValue(f"{event!r} is no event; give its type as text, or a mapping with a type", code="chart.event")
+    if given["type"].startswith("xstate.") and given["type"] != ROUTE:
+        raise BadValue(f"{given['type']!r}: events that begin with 'xstate.' are the chart's own", code="chart.event")
+    return {**given, **data}

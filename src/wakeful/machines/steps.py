@@ -7,29 +7,38 @@ from typing import Any
 from wakeful.machines.bindings import Bound
 from wakeful.machines.carrier import Carrier
 from wakeful.machines.node_machines import DELAY, NodeMachines
-from wakeful.machines.records import MachineRecord, Parent, fit, load, save
+from wakeful.machines.records import MachineRecord, Parent, Sender, fit, load, save, sent_by
 from wakeful.runtime.turn import Turn
 from wakeful.statechart.effects import Effect, Invoke
 from wakeful.statechart.step import start
 from wakeful.values.timers import Entry, Timer, Verdict
 from wakeful.values.trace import with_trace
 
-EVENT = "machine.event"  # what the ledger calls an event that came as a call
+# What the ledger calls an event that came as a call, and a machine that was begun anew.
+EVENT, RESET = "machine.event", "machine.reset"
 Stepped = tuple[dict[str, Any], list[Effect]]
 
 
 async def begin(
-    feature: NodeMachines, turn: Turn, bound: Bound, input: Any, parent: Parent | None = None
+    feature: NodeMachines,
+    turn: Turn,
+    bound: Bound,
+    input: Any,
+    parent: Parent | None = None,
+    *,
+    sender: Sender | None = None,
 ) -> MachineRecord:
-    """Start a machine that has not been started."""
+    """Start a machine that has not been started; `sender` as in `take`."""
     activation = turn.activation
     down_ms = await feature.downtime.ask() if bound.resume == "pause_while_down" else 0
     bound.with_instance(activation.instance)
-    stepped = start(bound.chart, input, activation.node.clock.now())
+    sender = sender or Sender.of_turn(turn)
+    with sent_by(sender):
+        stepped = start(bound.chart, input, activation.node.clock.now())
     kept = MachineRecord(bound.version, stepped[0], parent=parent, epoch=activation.epoch, down_ms=down_ms)
     if parent is not None:
         kept.since = activation.node.next_seq(activation.shard)  # before the numbers of all that it starts
-    _carry(feature, turn, bound, kept, stepped, {"type": "xstate.init", "input": input}, None)
+    _carry(feature, turn, bound, kept, stepped, {"type": "xstate.init", "input": input}, None, sender=sender)
     return kept
 
 
@@ -53,13 +62,19 @@ def take(
     event: dict[str, Any],
     stepping: Callable[[dict[str, Any], int], Stepped],
     *,
+    sender: Sender | None = None,
     is_for_it: bool = True,
 ) -> None:
-    """Take one step of a machine that has been started; not `is_for_it`: it only passes the event on to an actor."""
+    """Take one step of a machine that has been started; not `is_for_it`: it only passes the event on to an actor.
+
+    `sender` is who sent the event; without one it is whoever called.
+    """
     before = kept.snapshot
     bound.with_instance(turn.activation.instance)
-    stepped = stepping(before, turn.activation.node.clock.now())
-    _carry(feature, turn, bound, kept, stepped, event, before, is_for_it=is_for_it)
+    sender = sender or Sender.of_turn(turn)
+    with sent_by(sender):
+        stepped = stepping(before, turn.activation.node.clock.now())
+    _carry(feature, turn, bound, kept, stepped, event, before, sender=sender, is_for_it=is_for_it)
 
 
 def note(turn: Turn, name: str, fired_at: int, *, run_id: str = "", error: str | None = None) -> None:
@@ -83,10 +98,11 @@ def _carry(
     event: dict[str, Any],
     before: dict[str, Any] | None,
     *,
+    sender: Sender,
     is_for_it: bool = True,
 ) -> None:
     kept.snapshot, effects = stepped
-    carrier = Carrier(feature, bound, turn, kept, event, before)
+    carrier = Carrier(feature, bound, turn, kept, event, before, sender=sender)
     carrier.carry(effects)
     status = kept.snapshot["status"]
     if status != "active" and (before is None or before["status"] == "active"):
@@ -116,15 +132,20 @@ def _bring_over(feature: NodeMachines, turn: Turn, bound: Bound, kept: MachineRe
 
 
 def end(feature: NodeMachines, turn: Turn, bound: Bound, kept: MachineRecord) -> None:
-    """Nothing of it goes on, and nobody hears of it."""
+    """Nothing of it goes on, and who started it does not hear of that."""
+    clear(feature, turn, bound, kept)
+    kept.snapshot = {**kept.snapshot, "status": "stopped", "pending": [], "children": {}}
+    feature.watchers.note_step(turn, bound, kept, [])
+
+
+def clear(feature: NodeMachines, turn: Turn, bound: Bound, kept: MachineRecord) -> None:
+    """Take back its delays, and stop what it started."""
     kept.parent = None
     for one in kept.snapshot.get("pending") or ():
         turn.clear_timer(f"{DELAY}:{one['id']}")
     carrier = Carrier(feature, bound, turn, kept, {"type": "xstate.stop"})
     for id in list(kept.actors):
         carrier.stop(id)
-    kept.snapshot = {**kept.snapshot, "status": "stopped", "pending": [], "children": {}}
-    feature.watchers.note_step(turn, bound, kept, [])
 
 
 # The process was gone: when are the delays of a machine due now?

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from wakeful.machines.actors import SAY
 from wakeful.machines.node_machines import DELAY, DO, RUN, NodeMachines, feature_of
-from wakeful.machines.records import NEWER, ROW, MachineRecord, load, save
-from wakeful.machines.steps import note, present, take
+from wakeful.machines.records import NEWER, ROW, MachineRecord, Sender, load, save, sent_by
+from wakeful.machines.steps import EVENT, note, present, take
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.timer_handler import Failed, Park, RowTimers, RunLater
 from wakeful.runtime.turn import Turn, running_turn
@@ -38,8 +39,24 @@ async def end_actor(feature: NodeMachines, turn: Turn, id: str, number: int, *, 
     kept.begun = {one: number for one, number in kept.begun.items() if one != id}
     turn.clear_timer(f"{RUN}:{id}")
     event = done_event(id, value) if is_good else error_event(id, value)
-    take(feature, turn, bound, kept, event, lambda snapshot, now: step(bound.chart, snapshot, event, now))
+    sender = Sender("child", id)
+    take(
+        feature, turn, bound, kept, event, lambda snapshot, now: step(bound.chart, snapshot, event, now), sender=sender
+    )
     return True
+
+
+async def hear(ctx: "Context", id: str, number: int, event: dict[str, Any]) -> None:
+    """A callback sends something back: the operation by which that reaches the machine, unless it was stopped."""
+    turn, feature = running_turn(runtime_of(ctx), SAY), feature_of(runtime_of(ctx).node)
+    bound = feature.bound_of(turn.activation.id.cls)
+    kept = await present(feature, turn, bound)
+    if kept is None or kept.actors.get(id) != number:
+        return
+    now = turn.activation.node.clock.now()
+    sender = Sender("child", id)
+    take(feature, turn, bound, kept, event, lambda snapshot, at: step(bound.chart, snapshot, event, at), sender=sender)
+    note(turn, EVENT, now)
 
 
 async def take_answer(
@@ -130,6 +147,7 @@ class Delays(Owner):
             kept,
             due["event"],
             lambda snapshot, now: fire(bound.chart, snapshot, id, now),
+            sender=Sender("timer", id),
             is_for_it=due.get("target") is None,
         )
         return True
@@ -142,10 +160,11 @@ class Doings(Owner):
 
     async def run(self, turn: Turn, bound: "Bound", timer: Timer) -> bool:
         turn.occurrence = self.occurrence(timer)
-        (name, params, context, event), *rest = decode(without_trace(timer.payload))
+        (name, params, context, event, *sender), *rest = decode(without_trace(timer.payload))
         if name not in bound.doings:
             raise BadHandler(f"{timer.id}: {bound.name} has no @action {name!r} any more", code="chart.unbound")
-        await bound.method(name, turn.activation.instance, context, event, params)
+        with sent_by(Sender.unpack(sender[0]) if sender else None):  # of an earlier version there is none
+            await bound.method(name, turn.activation.instance, context, event, params)
         if rest:
             node = turn.activation.node
             now, seq = node.clock.now(), node.next_seq(turn.activation.shard)
@@ -174,7 +193,8 @@ class Runs(Owner):
         if kept is None or kept.running.get(id) != number:
             return False  # the state was left
         is_here = turn.activation.node.sideline.seq_of(timer.id, timer.name) == timer.seq
-        if bound.on_crash == "error" and answer is None and not is_here:
+        begins_once = bound.on_crash == "error" and call[0] not in bound.callbacks
+        if begins_once and answer is None and not is_here:
             answer = None if await self._is_first(turn, kept, id, number) else [False, _CRASHED]
         if answer is not None:
             return await end_actor(self._feature, turn, id, number, is_good=answer[0], value=answer[1])

@@ -30,7 +30,7 @@ class ReceiverAnswer(NamedTuple):
         return 200 <= self.status < 300
 
 
-class Sender(Protocol):
+class WebhookSender(Protocol):
     """Brings one request to where it is meant for."""
 
     async def post(self, url: str, headers: dict[str, str], body: bytes) -> ReceiverAnswer:
@@ -87,7 +87,7 @@ class Webhook:
         found = urlsplit(self.url)
         return f"{found.scheme}://{host_of(self.url)}{'/…' if found.path.strip('/') or found.query else ''}"
 
-    async def send(self, sender: Sender, notice: Notice, now: int) -> ReceiverAnswer:
+    async def send(self, sender: WebhookSender, notice: Notice, now: int) -> ReceiverAnswer:
         """Deliver it; raises unless the receiver takes it."""
         body = self.body(notice)
         headers = {"content-type": "application/json", "user-agent": "wakeful"}

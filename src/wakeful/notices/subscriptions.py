@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NamedTuple
 
 from wakeful.notices.notice import FAILED, LATE, PARKED, Notice, check_kinds
-from wakeful.notices.sender import Sender, Webhook, host_of
+from wakeful.notices.sender import Webhook, WebhookSender, host_of
 from wakeful.notices.signatures import Secrets, read_secrets
 from wakeful.policy.retry import Backoff, Retry, RetryPolicy
 from wakeful.runtime.registry import is_rewritten
@@ -57,7 +57,7 @@ class Subscription(NamedTuple):
             return self.name
         return f"{self.name}#{0 if notice.object is None else shard_of(notice.object) % LANES}"
 
-    async def deliver(self, sender: Sender | None, notice: Notice, now: int) -> None:
+    async def deliver(self, sender: WebhookSender | None, notice: Notice, now: int) -> None:
         """Give it to whoever wants it; raises what they raise."""
         if isinstance(self.receiver, Webhook):
             assert sender is not None  # the feature has seen to it when the node started
@@ -73,7 +73,7 @@ class Subscriptions:
 
     def __init__(self) -> None:
         self._by_name: dict[str, Subscription] = {}
-        self.sender: Sender | None = None  # of webhooks; made when a node starts that needs one
+        self.sender: WebhookSender | None = None  # of webhooks; made when a node starts that needs one
 
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self._by_name.values())

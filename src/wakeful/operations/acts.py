@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.history.feature import RESTORE
 from wakeful.jobs.ids import parse_id
+from wakeful.machines.steps import RESET
 from wakeful.notices.deliveries import CLASS as NOTICES
 from wakeful.notices.feature import SEND_TEST
 from wakeful.operations.call_looks import CANCEL
@@ -237,6 +238,13 @@ class Acts:
         """Have objects forgotten; how many there were. The row has no key in it, only what who knows the key can check."""
         async with self.row("forget", await choice.check().pseudonym(self.send), {}) as end:
             return int(end.check_done(await forget(self.send, self._stores, choice), "there is nothing like that"))
+
+    # machines
+
+    async def reset(self, id: ObjectId, input: Any = None, *, force: bool = False) -> Any:
+        """Have a machine that is over begin anew, or with `force` any; its first snapshot."""
+        async with self.row(RESET, str(id), {"force": True} if force else {}):
+            return await self.send(id, "reset", (input,), {"force": force})
 
     # databases
 

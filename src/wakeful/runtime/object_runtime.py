@@ -54,6 +54,7 @@ class NodeRuntime(Env, ABC):
     sideline: Sideline
     features: dict[str, Any]  # each feature's own, by its name
     notices: NodeNotices | None = None  # None: nobody wants to hear of anything
+    operations: dict[str, Callable[..., Awaitable[Any]]]  # what can be asked of an object besides its methods
     # Told of shards that go or are in doubt, and when a lapsed lease runs again: others may have thought the node dead.
     erasers: list[Callable[[Any], Awaitable[None]]]  # of each feature: an object is forgotten, see feature.py
     farewells: list[Callable[[Collection[int]], None]]

@@ -196,7 +196,9 @@ class Ownership:
         """Shards where a turn runs or waits, or a timer was handed out; `beside` counts work that no turn waits for."""
         node = self._node
         return {activation.shard for activation in node.awake.values() if activation.is_busy} | {
-            shard_of(name[0]) for name in node.queue.running if beside or name not in node.sideline
+            shard_of(name[0])
+            for name in node.queue.running
+            if name not in node.sideline or (beside and node.sideline.will_end(name))
         }
 
     async def release(self, shards: Collection[int]) -> None:

@@ -23,9 +23,11 @@ class Sideline:
         self._clock = clock
         self._keep = keep
         self._running: dict[tuple[ObjectId, str], tuple[int, asyncio.Task[None]]] = {}
+        self._endless: set[tuple[ObjectId, str]] = set()  # those that go on until they are stopped
 
     def __len__(self) -> int:
-        return len(self._running)
+        """How much is under way that will come to an end."""
+        return len(self._running) - len(self._endless)
 
     def __contains__(self, name: tuple[ObjectId, str]) -> bool:
         return name in self._running
@@ -35,7 +37,11 @@ class Sideline:
         found = self._running.get((id, name))
         return None if found is None else found[0]
 
-    def begin(self, timer: Timer, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def will_end(self, name: tuple[ObjectId, str]) -> bool:
+        """Whether it is worth to wait for it."""
+        return name not in self._endless
+
+    def begin(self, timer: Timer, make: Callable[[], Coroutine[Any, Any, None]], *, is_endless: bool = False) -> None:
         """Begin the work, unless it is under way: the store may have been away, and this process was not."""
         name = (timer.id, timer.name)
         seq = self.seq_of(*name)
@@ -45,6 +51,8 @@ class Sideline:
             self.stop(*name, seq)
         task = asyncio.get_running_loop().create_task(make())
         self._running[name] = (timer.seq, task)
+        if is_endless:
+            self._endless.add(name)
         self._keep(task)
         task.add_done_callback(lambda _: self._on_end(name, task))
 
@@ -63,6 +71,7 @@ class Sideline:
     def stop(self, id: ObjectId, name: str, seq: int) -> None:
         """Nobody wants it any more."""
         if self.seq_of(id, name) == seq:
+            self._endless.discard((id, name))
             self._running.pop((id, name))[1].cancel()
 
     def cut(self, shards: Collection[int]) -> None:
@@ -75,4 +84,5 @@ class Sideline:
         if error is not None:
             log.error("%s %s ended without an answer", *name, exc_info=error, extra={"code": "sideline.failed"})
         if self._running.get(name, (0, None))[1] is task:
+            self._endless.discard(name)
             del self._running[name]

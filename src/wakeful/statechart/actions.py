@@ -33,6 +33,7 @@ class Actions:
             "raise": (("event", "delay", "id"), self._raise),
             "sendTo": (("to", "event", "delay", "id"), self._send),
             "sendParent": (("event", "delay", "id"), lambda given, path: self._send({**given, "to": PARENT}, path)),
+            "forwardTo": (("to", "delay", "id"), self._forward),
             "cancel": (("sendId",), self._cancel),
             "emit": (("event",), self._emit),
             "log": (("value", "label"), self._log),
@@ -58,11 +59,14 @@ class Actions:
 
     def invoke(self, id: str, src: str, input: Any, path: str, *, is_synced: bool) -> tuple[Action, Action]:
         """Starting and stopping an actor."""
+        self._check_actor(src, path)
+        given = self.value(input, f"{path}.input")
+        return lambda turn: turn.invoke(id, src, given(turn), is_synced=is_synced), lambda turn: turn.stop(id)
+
+    def _check_actor(self, src: str, path: str) -> None:
         actors = self._names.actors
         if actors is not None and src not in actors and not self._is_sketch:
             raise unbound(f"{path}.src", "actor", src)
-        given = self.value(input, f"{path}.input")
-        return lambda turn: turn.invoke(id, src, given(turn), is_synced=is_synced), lambda turn: turn.stop(id)
 
     def value(self, value: Any, path: str) -> Read:
         """A value when it is needed."""
@@ -148,7 +152,13 @@ class Actions:
         return lambda turn: turn.delay(id(turn), delay_ms(turn), event(turn), None)
 
     def _send(self, given: Mapping[str, Any], path: str) -> Action:
-        event = self._event(given.get("event"), f"{path}.event")
+        return self._send_event(self._event(given.get("event"), f"{path}.event"), given, path)
+
+    def _forward(self, given: Mapping[str, Any], path: str) -> Action:
+        """Send on the event at hand, as it is."""
+        return self._send_event(lambda turn: turn.event, given, path)
+
+    def _send_event(self, event: Read, given: Mapping[str, Any], path: str) -> Action:
         to = given.get("to")
         target = self.value(to, f"{path}.to") if is_call(to) else _constant(text(to, f"{path}.to"))
         is_delayed = given.get("delay") is not None
@@ -192,10 +202,20 @@ class Actions:
         return lambda turn: turn.effects.append(Log(value(turn), label))
 
     def _spawn(self, given: Mapping[str, Any], path: str) -> Action:
+        """An actor that no state owns; its id may be asked of a function, or be a number of its own."""
         src = text(given.get("src"), f"{path}.src")
-        id = text(given.get("id"), f"{path}.id")
         is_synced = given.get("syncSnapshot") is True
-        return self.invoke(id, src, given.get("input"), path, is_synced=is_synced)[0]
+        wanted = given.get("id")
+        if wanted is not None and not is_call(wanted):
+            return self.invoke(text(wanted, f"{path}.id"), src, given.get("input"), path, is_synced=is_synced)[0]
+        self._check_actor(src, path)
+        input = self.value(given.get("input"), f"{path}.input")
+        id = self.value(wanted, f"{path}.id") if wanted is not None else lambda turn: f"{src}.{turn.count()}"
+
+        def spawn(turn: ChartStep) -> None:
+            turn.invoke(text(id(turn), f"{path}.id"), src, input(turn), is_synced=is_synced)
+
+        return spawn
 
     def _stop(self, given: Mapping[str, Any], path: str) -> Action:
         id = self.value(given.get("id"), f"{path}.id")

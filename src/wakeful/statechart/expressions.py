@@ -97,9 +97,11 @@ def read_delay(value: Any, path: str, names: Implementations, *, is_sketch: bool
         except BadTime:
             if is_sketch:
                 return _missing(path, "delay", value)
-            raise bad(
+            error = bad(
                 path, f"there is no delay named {value!r}, and it is no length like '24h' or '90s'", code="chart.delay"
-            ) from None
+            )
+            vars(error)["missing"] = ("delay", value)
+            raise error from None
         return lambda turn: delay_ms
     fixed_ms = length_ms(value, path)
     return lambda turn: fixed_ms

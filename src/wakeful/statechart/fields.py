@@ -82,7 +82,8 @@ _ELSEWHERE = {
     "predictableActionArguments": "in XState 5 that is always so: leave it out",
     "schema": "XState 5 calls it 'types': leave it out",
     "tsTypes": "leave it out",
-    "transitions": "this is what XState makes of a machine; take its config, JSON.stringify(machine.config)",
+    "transitions": "this is what XState makes of a machine, without its functions; "
+    "`wakeful chart --exporter` prints a script that exports it with them",
 }
 
 

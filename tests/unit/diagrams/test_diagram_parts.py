@@ -1,15 +1,20 @@
 """The parts that pictures are made of: words, widths, lines, and places that keep their order."""
 
 import itertools
+import struct
+import sys
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.diagrams.chart_scene import action_words, delay_words, guard_words, remaining_words
+from wakeful.diagrams.chart_scene import action_words, delay_words, guard_words, read, remaining_words
+from wakeful.diagrams.diagram import draw
+from wakeful.diagrams.png import to_png
 from wakeful.diagrams.positions import isotonic
 from wakeful.diagrams.texts import TextSpan, break_lines, escape, line_width, width
+from wakeful.values.errors import MissingExtra
 
 
 @pytest.mark.parametrize(
@@ -125,3 +130,52 @@ def test_places_keep_their_order_and_distance_at_the_least_cost(wished: list[Any
         for chosen in itertools.combinations_with_replacement(marks, len(wishes))
     )
     assert cost(found) <= best + 1e-6
+
+
+BRANCHES = {
+    "initial": "a",
+    "states": {
+        "a": {
+            "on": {
+                "GO": [{"target": "b", "guard": "may"}, {"target": "c", "guard": "might"}, {"target": "d"}],
+                "X": "b",
+            },
+            "after": {"patience": "b", "1h": "c"},
+        },
+        "b": {},
+        "c": {},
+        "d": {},
+    },
+}
+
+
+def test_branches_show_their_order_and_which_is_taken_else() -> None:
+    said = [row.whole for edge in read(BRANCHES, delays={"patience": 90_000}).edges for row in edge.rows]
+    assert said == [
+        "GO 1. [may]",
+        "X",
+        "after patience (1.5 min)",
+        "GO 2. [might]",
+        "after 1h",
+        "GO else",
+    ]
+
+
+def test_a_last_branch_with_a_guard_is_no_else_and_an_unknown_length_is_not_shown() -> None:
+    chart = {
+        "initial": "a",
+        "states": {"a": {"on": {"GO": [{"target": "b", "guard": "x"}] * 2}, "after": {"p": "b"}}, "b": {}},
+    }
+    said = [row.whole for edge in read(chart).edges for row in edge.rows]
+    assert said == ["GO 1. [x]", "GO 2. [x]", "after p"]
+
+
+def test_a_picture_as_png(monkeypatch: pytest.MonkeyPatch) -> None:
+    svg = draw(BRANCHES)
+    dots = to_png(svg)
+    wide, high = struct.unpack(">II", dots[16:24])
+    assert dots[:8] == b"\x89PNG\r\n\x1a\n"
+    assert f'width="{wide // 2}" height="{high // 2}"' in svg
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    with pytest.raises(MissingExtra, match=r"wakeful\[pictures\]"):
+        to_png(svg)

@@ -127,7 +127,15 @@ def make_app() -> App:
 
     @app.object
     class Kid(Machine):
-        chart = {"initial": "a", "states": {"a": {"after": {"5000": "b"}}, "b": {}}}
+        chart = {
+            "id": "kid",
+            "initial": "a",
+            "context": {"size": 0},
+            "states": {
+                "a": {"after": {"5000": "b"}, "on": {"GROW": "b"}},
+                "b": {"on": {"TELL": {"actions": {"type": "sendParent", "event": {"type": "OUT"}}}}},
+            },
+        }
 
     @app.object
     class Order(Machine):
@@ -149,7 +157,11 @@ def make_app() -> App:
                         },
                         {"src": "Kid", "id": "kid1"},
                     ],
-                    "on": {"OUT": "out", "REMIND": "expired"},
+                    "on": {
+                        "OUT": "out",
+                        "REMIND": "expired",
+                        "MORE": {"actions": [{"type": "xstate.spawnChild", "src": "Kid", "id": "kid2"}]},
+                    },
                     "after": {"60000": "expired"},
                 },
                 "out": {"on": {"BACK": "paid.h"}},

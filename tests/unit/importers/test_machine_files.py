@@ -49,9 +49,12 @@ def test_delays_of_children_and_of_nobody_are_named(tmp_path: Path) -> None:
     events = {
         **stage.scheduled("xstate.after.5000.kid.a", 5_000, actor="kid1"),
         **stage.scheduled("ping", 1_000, event="PING", to="shipping"),
+        **stage.scheduled("pong", 1_000, event="PONG", actor="shipping"),
     }
     [found] = read(written(tmp_path / "x.json", {**stage.PAID, "_scheduledEvents": events}), "xstate")
-    assert left(found)["xstate.after.5000.kid.a"] == "it belongs to the actor 'kid1', not to this machine"
+    [delay] = found.children["kid1"]["machine"]["pending"]
+    assert (delay["id"], delay["due_at"]) == ("xstate.after.5000.kid.a", stage.NOW + 5_000)
+    assert left(found)["pong"] == "it belongs to the actor 'shipping', not to this machine"
     assert [(one["id"], one["target"]) for one in found.pending] == [("ping", "shipping")]
 
 

@@ -113,25 +113,92 @@ def test_actors_of_active_states_run_again_with_their_input() -> None:
         report = await bring({**stage.PAID, "_scheduledEvents": stage.scheduled(AFTER, 60_000)})
         taken = said(report, "taken")
         assert taken["shipping"] == "ship runs again from its start"
-        assert taken["kid1"] == "Kid runs again from its start; where it was is not taken"
+        assert taken["kid1"] == "Kid goes on where it was"
         await world.advance(seconds=6)
         assert (await snapshot(world)).context == {"n": 1, "shipped": {"q": 1}}
-        kid = await world.node.send(ObjectId("Kid", "o-1/kid1"), "snapshot", (), {})
-        assert kid.value == "b"
 
     lived(body)
 
 
-def test_actors_that_had_ended_or_were_spawned_stay_behind() -> None:
+KID: dict[str, Any] = {"status": "active", "value": "b", "historyValue": {}, "context": {"size": 7}, "children": {}}
+
+
+def with_kid(kid: dict[str, Any], **more: Any) -> dict[str, Any]:
+    children = {id: {"src": "Kid", "snapshot": one, "syncSnapshot": False} for id, one in {"kid1": kid, **more}.items()}
+    return {**stage.PAID, "children": children}
+
+
+async def kid_of(world: Any, id: str = "kid1") -> Any:
+    return await world.node.send(ObjectId("Kid", f"o-1/{id}"), "snapshot", (), {})
+
+
+def test_a_child_machine_goes_on_where_it_was_and_belongs_to_its_parent() -> None:
+    async def body(world: Any, bring: Any) -> None:
+        report = await bring(with_kid(KID), restarts=True)
+        taken = said(report, "taken")
+        assert (taken["kid1"], taken["kid1: active"]) == ("Kid goes on where it was", "")
+        await world.settle()
+        kid = await kid_of(world)
+        assert (kid.value, kid.context) == ("b", {"size": 7})
+        await world.node.send(ObjectId("Kid", "o-1/kid1"), "send", ("TELL",), {})
+        await world.settle()
+        assert (await snapshot(world)).value == "out"  # it told its parent, which left the state that it was for
+        assert (await kid_of(world)).status == "new"
+
+    lived(body)
+
+
+def test_the_delays_of_a_child_machine_keep_their_deadlines() -> None:
+    async def body(world: Any, bring: Any) -> None:
+        events = {
+            **stage.scheduled("xstate.after.5000.kid.a", 5_000, ago=2_000, actor="kid1"),
+            **stage.scheduled(AFTER, 60_000),
+        }
+        report = await bring({**with_kid({**KID, "value": "a"}), "_scheduledEvents": events})
+        assert said(report, "taken")["kid1: xstate.after.5000.kid.a"] == "due 2026-11-15T11:00:03.000Z"
+        await world.advance(milliseconds=2_900)
+        assert (await kid_of(world)).value == "a"
+        await world.advance(milliseconds=200)
+        assert (await kid_of(world)).value == "b"
+
+    lived(body)
+
+
+def test_a_child_that_an_action_started_comes_along_when_the_chart_knows_it() -> None:
+    async def body(world: Any, bring: Any) -> None:
+        report = await bring(with_kid(KID, kid2={**KID, "context": {"size": 2}}))
+        assert said(report, "taken")["kid2"] == "Kid goes on where it was"
+        await world.settle()
+        assert (await kid_of(world, "kid2")).context == {"size": 2}
+        await world.crash()
+        await world.restart()
+        assert (await world.node.send(O1, "send", ("OUT",), {})).value == "out"
+
+    lived(body)
+
+
+def test_a_child_that_does_not_fit_its_chart_keeps_all_of_them_out() -> None:
+    async def body(world: Any, bring: Any) -> None:
+        for is_dry in (True, False):
+            with pytest.raises(BadInput, match=r"actor kid1 \(Kid\): .*'gone'"):
+                await bring(with_kid({**KID, "value": "gone"}), is_dry=is_dry)
+        assert (await snapshot(world)).status == "new"
+
+    lived(body)
+
+
+def test_actors_that_had_ended_or_that_nothing_here_is_stay_behind() -> None:
     async def body(world: Any, bring: Any) -> None:
         children = {
             "shipping": {"src": "ship", "snapshot": {"status": "done", "output": 1}},
-            "loose": {"src": "ship", "snapshot": {"status": "active"}},
+            "loose": {"src": "gone", "snapshot": {"status": "active"}},
+            "nameless": {"src": {}, "snapshot": {"status": "active"}},
         }
         report = await bring({**stage.PAID, "children": children})
         assert said(report, "left") == {
             "shipping": "it is done",
-            "loose": "no active state invokes it: it was spawned, or the chart has changed",
+            "loose": "no active state invokes it, and no action of the chart starts it",
+            "nameless": "no active state invokes it, and no action of the chart starts it",
         }
 
     lived(body)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from wakeful import App, Machine, RetryPolicy, action, assign, errors, guard
+from wakeful.machine import actor, value
 
 TWO = {"initial": "a", "states": {"a": {"on": {"GO": "b"}}, "b": {}}}
 
@@ -75,7 +76,18 @@ def test_a_bad_chart_is_refused_with_its_place(case: str) -> None:
         ),
         ({"entry": "may"}, {}, r"give Order `@action async def may\(.*` or `@assign def may\("),
         ({"entry": "may"}, {"may": a_method()}, r"Order.may is an `async def`: make it `@action async def may"),
-        ({"entry": "may I"}, {}, r"give Order `@action async def …\("),
+        (
+            {"entry": "may I"},
+            {},
+            r"give Order `@action\(\"may I\"\) async def may_I\(.*` or `@assign\(\"may I\"\) def may_I",
+        ),
+        ({"entry": "send"}, {}, r"give Order `@action\(\"send\"\) async def do_send\("),
+        ({"on": {"GO": {"guard": "is valid?"}}}, {}, r"give Order `@guard\(\"is valid\?\"\) def is_valid\("),
+        ({"on": {"GO": {"guard": "class"}}}, {}, r"`@guard\(\"class\"\) def do_class\("),
+        ({"invoke": {"src": "call it"}}, {}, r"give Order `@actor\(\"call it\"\) async def call_it\("),
+        ({"invoke": {"src": "state"}}, {}, r"give Order `@actor\(\"state\"\) async def do_state\("),
+        ({"after": {"a while": "b"}}, {}, r"give Order `@value\(\"a while\"\) def a_while\("),
+        ({"after": {"patience": "b"}}, {}, r"give Order `def patience\(self, context, event\)`"),
         ({"invoke": {"src": "may"}}, {}, r"give Order `async def may\(.*`, or register the machine 'may' before Order"),
         (
             {"invoke": {"src": "may"}},
@@ -107,6 +119,163 @@ def test_what_to_write_for_a_name_is_said(parts: Any, member: dict[str, Any], me
 def test_members_of_the_wrong_kind_are_refused(member: dict[str, Any], message: str) -> None:
     with pytest.raises(errors.BadInput, match=message):
         registered(TWO, **member)
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [
+        (
+            {"send": action(a_method())},
+            r"Order\.send: every machine has 'send'.*'do_send' and put @action\(\"send\"\) on it",
+        ),
+        ({"state": guard(lambda self, c, e: True)}, r"Order\.state: .*'do_state' and put @guard\(\"state\"\) on it"),
+        ({"ctx": assign(lambda self, c, e: {})}, r"Order\.ctx: .*@assign\(\"ctx\"\)"),
+        ({"jobs": value("work")(lambda self, c, e: 1)}, r"Order\.jobs: .*@value\(\"work\"\)"),
+        (
+            {"one": guard("ok?")(lambda self, c, e: True), "two": guard("ok?")(lambda self, c, e: True)},
+            r"Order: one and two both stand for 'ok\?'",
+        ),
+        ({"go": actor("x")(lambda self, c, e: 1)}, r"Order\.go: an @actor .* must be `async def`"),
+    ],
+)
+def test_a_method_that_clashes_is_told_what_to_do(member: dict[str, Any], message: str) -> None:
+    with pytest.raises(errors.BadChart, match=message):
+        registered(TWO, **member)
+
+
+@pytest.mark.parametrize("mark", [guard, assign, action, actor, value])
+def test_a_name_that_is_none_is_refused(mark: Any) -> None:
+    with pytest.raises(errors.BadChart, match="empty"):
+        mark("")
+    with pytest.raises(errors.BadChart, match="not 5"):
+        mark(5)
+
+
+async def test_names_that_are_no_identifiers_stand_for_methods() -> None:
+    app = App()
+    done = []
+
+    @app.object
+    class Order(Machine):
+        chart = {
+            "initial": "a",
+            "context": {"n": 0},
+            "states": {
+                "a": {
+                    "on": {"GO": {"target": "b", "guard": "is valid?", "actions": ["count it", "state", "two more"]}},
+                },
+                "b": {"invoke": {"src": "call home!", "onDone": "c"}},
+                "c": {"after": {"a while": "d"}},
+                "d": {"entry": {"type": "emit", "event": {"$call": "the news"}}},
+            },
+        }
+
+        @guard("is valid?")
+        def is_valid(self, context: Any, event: Any) -> bool:
+            return bool(event["ok"])
+
+        @assign("count it")
+        def count(self, context: Any, event: Any) -> dict[str, Any]:
+            return {"n": context["n"] + 1}
+
+        @action("state")
+        async def say_state(self, context: Any, event: Any) -> None:
+            done.append(("state", context["n"]))
+
+        @value("two more")
+        def more(self, context: Any, event: Any) -> list[str]:
+            return ["count it", "count it"]
+
+        @actor("call home!")
+        async def call_home(self, context: Any, event: Any) -> str:
+            return "there"
+
+        @value("a while")
+        def length(self, context: Any, event: Any) -> str:
+            return "5m"
+
+        @value("the news")
+        def news(self, context: Any, event: Any) -> dict[str, Any]:
+            return {"type": "news"}
+
+    async with app.world() as world:
+        order = world.get(Order, "o")
+        assert (await order.send("GO", ok=False)).value == "a"
+        snapshot = await order.send("GO", ok=True)
+        assert (snapshot.value, snapshot.context) == ("b", {"n": 3})
+        await world.advance("1m")
+        assert done == [("state", 1)]
+        assert (await order.snapshot()).value == "c"
+        await world.advance("5m")
+        assert (await order.snapshot()).value == "d"
+        for method in ("is_valid", "count", "say_state", "more", "call_home", "length"):
+            with pytest.raises(errors.UnknownMethod):
+                await getattr(app.get(Order, "o"), method)()
+
+
+# What JSON.stringify(machine.config) leaves of a machine whose functions were written in their places.
+LOST: dict[str, tuple[Any, str]] = {
+    "a guard": (with_a(on={"GO": [{"target": "b"}, {"target": "a"}]}), r"states\.a\.on\.GO\[1\]: it is never taken"),
+    "a guard of always": (with_a(always=["b", "a"]), r"states\.a\.always\[1\]: it is never taken"),
+    "a guard of a delay": (with_a(after={"5": [{}, "b"]}), r"states\.a\.after\.5\[1\]: it is never taken"),
+    "a guard of an answer": (
+        with_a(invoke={"src": "go", "onDone": [{"target": "b"}, "a"]}),
+        r"states\.a\.invoke\.onDone\[1\]: it is never taken",
+    ),
+    "a guard that is null": (with_a(on={"GO": {"target": "b", "guard": None}}), r"states\.a\.on\.GO\.guard: a guard"),
+    "a guard in a combination": (
+        with_a(on={"GO": {"guard": {"type": "xstate.not", "guard": None}}}),
+        r"states\.a\.on\.GO\.guard\.guard: a guard",
+    ),
+    "one of several guards": (
+        with_a(on={"GO": {"guard": {"type": "xstate.and", "guards": ["may", None]}}}),
+        r"states\.a\.on\.GO\.guard\.guards\[1\]: a guard was here",
+    ),
+    "an action": (with_a(entry=[None]), r"states\.a\.entry\[0\]: an action was here"),
+    "actions": (with_a(exit=None), r"states\.a\.exit: actions were here"),
+    "actions of a transition": (with_a(on={"GO": {"actions": None}}), r"states\.a\.on\.GO\.actions: actions were"),
+    "an action without a name": (with_a(on={"GO": {"actions": [{}]}}), r"states\.a\.on\.GO\.actions\[0\]: an action"),
+    "an assignment": (with_a(entry={"type": "xstate.assign"}), r"states\.a\.entry\.assignment: what xstate\.assign"),
+    "an event": (
+        with_a(entry=[{"type": "xstate.raise", "params": {"delay": 5}}]),
+        r"states\.a\.entry\[0\]\.event: what xstate\.raise is about",
+    ),
+    "an action in a list to enqueue": (
+        with_a(entry={"type": "xstate.enqueueActions", "actions": [{"guard": "may", "actions": [None]}]}),
+        r"states\.a\.entry\.actions\.actions\[0\]: an action|states\.a\.entry\.actions\[0\]\.actions\[0\]: an action",
+    ),
+    "an actor": (with_a(invoke={"src": {}}), r"states\.a\.invoke\.src: the actor"),
+    "an actor that vanished": (with_a(invoke=[{"id": "x"}]), r"states\.a\.invoke\[0\]\.src: the actor"),
+    "first actions": (
+        {"initial": {"target": "a", "actions": [None]}, "states": {"a": {}}},
+        r"initial\.actions\[0\]: an action",
+    ),
+    "deep inside": (
+        {"initial": "a", "states": {"a": {"initial": "b", "states": {"b": {"on": {"GO": ["b", "b"]}}}}}},
+        r"states\.a\.states\.b\.on\.GO\[1\]: it is never taken",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_a_chart_that_lost_its_functions_is_refused_with_the_remedy(case: str) -> None:
+    chart, message = LOST[case]
+    members = {"may": guard(lambda self, context, event: True), "go": a_method()}
+    with pytest.raises(errors.BadChart, match=rf"Order\.chart: (?:{message}).*wakeful chart --exporter") as raised:
+        registered(chart, **members)
+    assert raised.value.code == "chart.lost"
+
+
+def test_what_a_chart_may_well_say_is_no_loss() -> None:
+    registered(
+        with_a(
+            on={"NO": {}, "GO": [{"target": "b", "guard": "may"}, {"target": "a"}], "X": []},
+            always={"target": "b", "guard": "may"},
+            entry=[],
+            exit={"type": "xstate.log"},
+        ),
+        may=guard(lambda self, context, event: False),
+    )
 
 
 def test_the_same_names_bound_are_fine() -> None:

@@ -86,7 +86,7 @@ BAD: list[tuple[Any, str, str]] = [
     (flat(entry={"type": "x", "params": {"n": {"$call": "yes"}}}), "states.a.entry.params.n.$call: a call stands for", "chart.call"),
     (flat(onn={}), "states.a.onn: there is no such key here; did you mean 'on'?", "chart.key"),
     (flat(on={"E": {"target": "b", "internal": True}}), "states.a.on.E.internal: there is no such key here; XState 5 has 'reenter'", "chart.key"),
-    ({**flat(), "transitions": []}, "transitions: there is no such key here; this is what XState makes of a machine; take its config", "chart.key"),
+    ({**flat(), "transitions": []}, "transitions: there is no such key here; this is what XState makes of a machine, without its functions; `wakeful chart --exporter`", "chart.key"),
     (flat(route={}), "states.a.route: a state that may be gone to by name needs an id", "chart.id"),
 ]  # fmt: skip
 
