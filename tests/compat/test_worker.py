@@ -245,3 +245,56 @@ async def test_requests_and_responses_go_through_calls_and_variables_have_attrib
         assert (answer.status, answer.headers.get("a"), await answer.text()) == (202, "b", "POST hi http://n/")
         with pytest.raises(TypeError, match="not plain data"):
             await worker.env.SAMPLE.getByName("x").keep()
+
+
+ASKED = """
+    from workers import DurableObject, Response, WorkerEntrypoint
+
+    fired = []
+
+    class Sample(DurableObject):
+        pass
+
+    class Default(WorkerEntrypoint):
+        async def fetch(self, request):
+            return Response.json({"ip": request.headers.get("CF-Connecting-IP"), **request.cf.to_py()})
+
+        async def scheduled(self, controller, env, ctx):
+            fired.append((controller.cron, controller.scheduledTime))
+            if controller.cron == "bad":
+                raise ValueError("no such day")
+"""
+
+
+async def test_the_address_of_a_client_is_not_what_it_claims(tmp_path: Path) -> None:
+    async with played(write_worker(tmp_path, ASKED)) as (worker, _):
+        transport = httpx.ASGITransport(WorkerSite(worker), client=("203.0.113.7", 5))
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop.example") as client:
+            found = (await client.get("/", headers={"CF-Connecting-IP": "10.0.0.1"})).json()
+    assert found["ip"] == "203.0.113.7"
+    assert (found["country"], found["httpProtocol"]) == ("XX", "HTTP/1.1")
+
+
+async def test_cron_triggers_are_fired_by_hand_where_the_worker_is_tried_only(tmp_path: Path) -> None:
+    async with played(write_worker(tmp_path, ASKED)) as (worker, _):
+        tried, served = WorkerSite(worker, is_tried=True), WorkerSite(worker)
+        fired = worker.module.fired
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(tried), base_url="http://shop.example") as client:
+            first = await client.get("/cdn-cgi/handler/scheduled?cron=0+9+*+*+*&time=1745856238000")
+            assert (first.status_code, fired) == (200, [("0 9 * * *", 1_745_856_238_000)])
+            assert (await client.get("/__scheduled?time=soon")).status_code == 400
+            assert (await client.get("/__scheduled?cron=bad")).status_code == 500
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(served), base_url="http://shop.example") as client:
+            assert "ip" in (await client.get("/__scheduled")).json()
+        assert len(fired) == 2
+
+
+async def test_a_binding_that_is_not_here_is_honestly_absent(tmp_path: Path) -> None:
+    wrangler = WRANGLER + '\n[[kv_namespaces]]\nbinding = "CACHE"\n\n[[queues.consumers]]\nqueue = "q"\n'
+    async with played(write_worker(tmp_path, ASKED, wrangler)) as (worker, _):
+        assert not hasattr(worker.env, "CACHE")
+        assert getattr(worker.env, "CACHE", None) is None
+        with pytest.raises(NotImplementedError, match="a KV namespace"):
+            worker.env.CACHE  # noqa: B018
+        (idle,) = worker.config.idle
+        assert idle.startswith("queue consumers")

@@ -177,8 +177,12 @@ def _beside(worker: Any) -> Any:
     @asynccontextmanager
     async def beside(say: "Say") -> AsyncIterator[None]:
         address = os.environ.get(HTTP)
-        async with serving(worker, address or ADDRESS, next_port=address is None) as url:
+        async with serving(worker, address or ADDRESS, next_port=address is None, is_tried=True) as url:
             say.event("worker", f"{worker.config.name} at {url}", url=url)
+            for name, what in worker.config.elsewhere.items():
+                say.event("worker", f"env.{name} is {what}, which is not here; a use of it is an error that says so")
+            for what in worker.config.idle:
+                say.event("worker", f"configured and not done here: {what}")
             for name in worker.config.deleted:
                 say.event("worker", f"the objects of {name} stay in the store; deleted_classes deletes nothing here")
             yield

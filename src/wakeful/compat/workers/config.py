@@ -34,6 +34,14 @@ _ELSEWHERE = {
     "ratelimits": "a rate limit",
     "secrets_store_secrets": "a secret of the secrets store",
 }
+# What is configured there without a name in `env`, and not done here.
+_IDLE = {
+    "queues.consumers": "queue consumers: queue() is never called; let a job or a schedule do that work",
+    "assets.directory": "static assets: put a web server or a CDN before the Worker for its files",
+    "containers": "containers: run them beside it, and call them with fetch()",
+    "tail_consumers": "tail consumers: the log of this process has what they would get",
+    "logpush": "logpush: have the log of this process shipped",
+}
 # What JSON with comments is made of. Each text belongs to one alternative only, an unclosed one to the rest of the file:
 # so a file is read once from its beginning to its end, whatever is in it.
 _PART = re.compile(
@@ -65,6 +73,7 @@ class Config(NamedTuple):
     crons: tuple[str, ...]
     stored_as: dict[str, str]  # the name under which a class's objects are stored, where that is an older one
     deleted: tuple[str, ...]  # what the objects of deleted classes are stored under
+    idle: tuple[str, ...]  # what it has configured beside bindings, and nothing here does: in words, with the remedy
 
     @property
     def deletes_alarm(self) -> bool:
@@ -102,7 +111,15 @@ def read(folder: str | Path, *, environment: str | None = None) -> Config:
         crons=tuple(data.get("triggers", {}).get("crons") or ()),
         stored_as=stored_as,
         deleted=deleted,
+        idle=tuple(_IDLE[kind] for kind in _IDLE if _is_configured(data, kind)),
     )
+
+
+def _is_configured(data: Mapping[str, Any], kind: str) -> bool:
+    found: Any = data
+    for part in kind.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return bool(found)
 
 
 _NOT_INHERITED = frozenset({"durable_objects", "vars", "env", *_ELSEWHERE})

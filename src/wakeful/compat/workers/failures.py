@@ -48,6 +48,10 @@ class Unsupported(JsException, NotImplementedError):
     """Something of Cloudflare's that is not here; docs/cloudflare.md says what to use instead."""
 
 
+class MissingBinding(Unsupported, AttributeError):
+    """A binding of the wrangler file that nothing here stands behind: `hasattr(env, …)` says no, as for one that is not bound."""
+
+
 class Reset(BaseException):
     """Unwinds the object's code after `abort` or a failed `blockConcurrencyWhile`; no `except Exception` can hold it."""
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from wakeful.compat.workers.events import Hosted
-from wakeful.compat.workers.failures import JsTypeError, Unsupported
+from wakeful.compat.workers.failures import JsTypeError, MissingBinding
 from wakeful.compat.workers.host import NAME
 from wakeful.compat.workers.ids import CONTENT_BYTES, DurableObjectId, id_of_text, named_id, unique_id
 from wakeful.compat.workers.values import option_of, start_task, text_of
@@ -121,7 +121,7 @@ class Env:
         if name.startswith("_"):
             raise AttributeError(name)
         if name in self._missing:
-            raise Unsupported(f"env.{name} is {self._missing[name]}, which is not here; see docs/cloudflare.md")
+            raise MissingBinding(f"env.{name} is {self._missing[name]}, which is not here; see docs/cloudflare.md")
         try:
             return self._bindings[name]
         except KeyError:

@@ -6,9 +6,11 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
 
 from wakeful.compat.workers.failures import JsException
 from wakeful.compat.workers.host import INSIDE
+from wakeful.compat.workers.values import Record
 from wakeful.compat.workers.web import ClientEnd, Headers, Request, Response
 from wakeful.http import sockets as wires
 from wakeful.http.stops import Stops
@@ -36,6 +38,18 @@ _TOO_MUCH = Response(
 # Said by the server itself for each answer; said twice, or falsely, they would break it.
 _SERVERS_OWN = frozenset({"content-length", "transfer-encoding", "connection", "keep-alive", "date"})
 
+TRIGGERS = ("/cdn-cgi/handler/scheduled", "/__scheduled")
+# Of `request.cf` what can be said here: nothing is known of where a client is, in the words that are used for that there.
+_PLACE = {
+    "colo": "XXX",
+    "country": "XX",
+    "timezone": "UTC",
+    "asn": 0,
+    "asOrganization": "",
+    "tlsVersion": "",
+    "tlsCipher": "",
+}
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -44,8 +58,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 class WorkerSite:
     """The Worker's `fetch` for every request. Served by itself it runs the app on `store` for as long as it lives."""
 
-    def __init__(self, worker: "Worker", *, store: Any = None) -> None:
+    def __init__(self, worker: "Worker", *, store: Any = None, is_tried: bool = False) -> None:
+        """`is_tried`: who develops it may fire its cron triggers by hand, by URL."""
         self.worker = worker
+        self._is_tried = is_tried
         self._store = store
         self.stops = Stops()
         self._bodies = Shares(BODIES_BYTES_MAX, few=BODY_BYTES_MAX // 4)
@@ -65,7 +81,9 @@ class WorkerSite:
             if isinstance(found, Response):
                 response = found
             else:
-                response = await answer(self.worker, request_in(scope, found))
+                request = request_in(scope, found)
+                is_trigger = self._is_tried and scope["path"] in TRIGGERS
+                response = await (answer_trigger if is_trigger else answer)(self.worker, request)
         except ConnectionError:
             return  # it went away before it had said all; a part is not what it asked for
         finally:
@@ -110,6 +128,22 @@ async def answer(worker: "Worker", request: Request) -> Response:
         return Response(f"the Worker raised {type(error).__name__}; its log says where\n", 500)
 
 
+async def answer_trigger(worker: "Worker", request: Request) -> Response:
+    """Fire a cron trigger by hand: that of `?cron=`, else the first, for now or for `?time=`."""
+    asked = dict(parse_qsl(urlsplit(request.url).query))
+    expression = asked.get("cron") or next(iter(worker.config.crons), "")
+    time = asked.get("time") or ""
+    node = worker.app.deployment.node
+    if node is None or (time and not time.isdecimal()):
+        return Response(f"time={time!r} is no time in milliseconds\n", 400)
+    try:
+        await worker.scheduled(expression, int(time) if time else node.clock.now())
+    except Exception as error:
+        log.exception("the cron trigger %r raised", expression, extra={"code": "workers.trigger"})
+        return Response(f"{type(error).__name__}: {error}\n", 500)
+    return Response("Ran scheduled event\n")
+
+
 def request_in(scope: Scope, body: bytes) -> Request:
     """The request that a server has taken."""
     headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
@@ -124,6 +158,9 @@ def request_in(scope: Scope, body: bytes) -> Request:
     # Not followed: whoever passes it on passes on the answer as well.
     request = Request(url, method=scope.get("method", "GET"), headers=headers, redirect="manual")
     request._data = body
+    if peer := address_of(scope):
+        request.headers.set("cf-connecting-ip", peer)  # whatever the client says of itself
+    request.cf = Record(_PLACE, httpProtocol=f"HTTP/{scope.get('http_version', '1.1')}")
     return request
 
 
@@ -209,7 +246,9 @@ NEXT_PORTS = 20  # looked at when the first is taken
 
 
 @asynccontextmanager
-async def serving(worker: "Worker", address: str = ADDRESS, *, next_port: bool = False) -> AsyncIterator[str]:
+async def serving(
+    worker: "Worker", address: str = ADDRESS, *, next_port: bool = False, is_tried: bool = False
+) -> AsyncIterator[str]:
     """Answer HTTP and WebSockets at HOST:PORT with the Worker's `fetch` for as long as the block lasts; its URL.
 
     The app must be running. With `next_port` one of the ports behind it will do when it is taken.
@@ -224,7 +263,7 @@ async def serving(worker: "Worker", address: str = ADDRESS, *, next_port: bool =
         ) from None
     host, port = parse_address(address)
     made = bind(host, port, tries=NEXT_PORTS if next_port and port else 1)
-    config = server_config(WorkerSite(worker), worker.app.deployment.limits.socket_message_bytes)
+    config = server_config(WorkerSite(worker, is_tried=is_tried), worker.app.deployment.limits.socket_message_bytes)
     server = Quiet(config)
     serve = asyncio.ensure_future(server.serve(sockets=[made]))
     try:
