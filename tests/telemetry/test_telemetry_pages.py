@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "wakeful"
 LEVELS = {"info", "warning", "error", "exception", "critical"}
 # Words of the program itself, which has no codes of ours.
-PROGRAMS_OWN = {"compat/workers/modules.py", "machines/node_machines.py"}
+PROGRAMS_OWN = {"compat/workers/js_globals.py", "machines/node_machines.py"}
 _NAME = re.compile(r"\b(?:wakeful|process)_[a-z0-9_]+")
 _UNITS = {"1": "–", "s": "seconds", "By": "bytes"}
 
