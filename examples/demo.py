@@ -7,9 +7,9 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 from wakeful import AlarmInfo, App, DurableObject, Machine, RetryPolicy, Run, every
-from wakeful.notices import Notice
 
 app = App()
+app.on(("parked", "missed"), print)  # whom a town would call
 
 
 @app.object
@@ -54,11 +54,6 @@ class Parcel(Machine):
     road = {"initial": "waiting", "states": {"waiting": {"after": {"2h": "late"}}, "late": {}}}
     sent = {"on": {"ARRIVE": "arrived"}, "after": {"3d": "lost"}, **road}
     chart = {"initial": "sent", "states": {"sent": sent, "arrived": {"type": "final"}, "lost": {}}}
-
-
-@app.on(("parked", "missed"))
-async def tell_the_mayor(notice: Notice) -> None:
-    print(f"told      {notice}")
 
 
 async def on_start(app: App) -> None:

@@ -9,8 +9,8 @@ from wakeful import Client
 from wakeful.client import SyncClient
 from wakeful.client.client import SyncJobs, SyncSchedules
 from wakeful.client.jobs import ClientJobs
-from wakeful.client.loop_thread import Blocked
 from wakeful.client.schedules import ClientSchedules
+from wakeful.runtime.sync_method import Blocked
 
 OWN = {"close", "send"}  # which block in their own way
 

@@ -1,14 +1,14 @@
 """Forgetting, broken on purpose: each of these is a mistake that somebody could make, applied while its block lasts."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tests.teeth.broken import swapped
 from wakeful.jobs.runs import JobRuns
 from wakeful.machines.feature import MachineFeature
 from wakeful.operations import forgets
-from wakeful.runtime import activation, erasure, timer_runs
+from wakeful.runtime import activation, erasure, hibernation, timer_runs
 from wakeful.schedules.feature import ScheduleFeature
 from wakeful.store.memory import MemoryStore
 from wakeful.values.ids import ObjectId
@@ -72,7 +72,9 @@ def what_is_half_gone_is_met() -> Any:
 
     @contextmanager
     def both() -> Iterator[None]:
-        with swapped(activation, "resume", lambda _: _nothing), swapped(timer_runs, "resume", lambda _: _nothing):
+        with ExitStack() as stack:
+            for module in (activation, hibernation, timer_runs):
+                stack.enter_context(swapped(module, "resume", lambda _: _nothing))
             yield
 
     return both()

@@ -33,13 +33,25 @@ def nested() -> None:
     run(executors.test_those_who_wait_for_others_of_them_never_wait_for_ever)
 
 
+def in_line() -> None:
+    """tests/unit: a call that stands before one of somebody with a thread."""
+    run(executors.test_what_stands_before_a_question_of_one_with_a_place_has_one_at_once)
+
+
+def apart() -> None:
+    """tests/unit: a message of a process that can't be read."""
+    run(lambda: executors.test_what_one_method_left_in_a_pipe_is_never_anothers_answer("ask_far"))
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "objects_do_not_wait_for_code_that_lingers": (ended,),
     "code_of_a_turn_that_is_over_is_still_answered": (ended,),
     "threads_have_no_bound": (bounded,),
     "those_who_are_waited_for_wait_in_line": (nested,),
+    "what_can_not_be_read_ends_the_conversation": (apart,),
+    "who_stands_before_one_of_them_waits_on": (in_line,),
 }
-TEETH = Teeth(broken_executors, BROKEN)
+TEETH = Teeth(broken_executors, BROKEN, beside={"_both", "_a_process_in_the_middle_of_a_method_is_taken_for_free"})
 
 
 @pytest.mark.parametrize("catcher", TEETH.controls)

@@ -4,10 +4,12 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 from wakeful import App, Context, DurableObject, Limits, in_process, in_thread, reader
 from wakeful.sync_view import BlockingView
@@ -24,6 +26,33 @@ class NoPickle(Exception):
     def __init__(self, one: int, two: int) -> None:
         super().__init__("no way")
         self.lock = threading.Lock()
+
+
+class TwoWords(Exception):
+    """Pickle makes one with its message alone, which does not work."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(f"{one} {two}")
+
+
+class Crooked(Exception):
+    """Can be read by the process that raised it, and by no other."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _only_here, (os.getpid(),)
+
+
+def _only_here(pid: int) -> Crooked:
+    if pid != os.getpid():
+        raise RuntimeError("elsewhere")
+    return Crooked()
+
+
+@app.object
+class Boss(DurableObject):
+    async def spread(self, method: str, count: int) -> list[object]:
+        mills = [self.ctx.get(Mill, f"far{n}") for n in range(count)]
+        return list(await asyncio.gather(*(getattr(mill, method)(n) for n, mill in enumerate(mills))))
 
 
 @app.object
@@ -147,6 +176,29 @@ class Mill(DurableObject):
         return [f"{count} {self.ctx.now():%H:%M}", *(schedule.name for schedule in self.blocking.schedules.list())]
 
     @in_process
+    def log_far(self, answer: str) -> str:
+        self.ctx.log.warning("this record can be pickled, and not read again", extra={"because": TwoWords("a", "b")})
+        self.blocking.storage.put("who", str(self.ctx.id))
+        return answer
+
+    @in_process
+    def ask_far(self, answer: str) -> str:
+        try:
+            self.blocking.storage.put("x", TwoWords("a", "b"))
+        except Exception as error:
+            answer += f" {type(error).__name__}"
+        self.blocking.storage.put("who", str(self.ctx.id))
+        return answer
+
+    @reader
+    async def who(self) -> str:
+        return await self.storage.get("who", "")  # type: ignore[no-any-return]
+
+    @in_process
+    def raise_far(self) -> None:
+        raise Crooked
+
+    @in_process
     def sleep_far(self) -> None:
         self.blocking.storage.put("flour", -1)
         self.blocking.get(Bare, "gate").count()
@@ -157,6 +209,16 @@ class Mill(DurableObject):
         self.blocking.storage.put("flour", -1)
         if how == "value":
             raise ValueError("mice")
+        if how == "os":
+            return Path("/nope").read_text(encoding="utf-8")
+        if how == "eof":
+            raise EOFError("cut short")
+        if how == "pipe":
+            raise BrokenPipeError("theirs")
+        if how == "exit":
+            sys.exit(3)
+        if how == "interrupt":
+            raise KeyboardInterrupt
         if how == "pickle":
             raise NoPickle(1, 2)
         if how == "answer":

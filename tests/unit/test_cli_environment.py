@@ -28,7 +28,11 @@ BAD = {
     "WAKEFUL_PARANOID": ("perhaps", r"true or false"),
     "WAKEFUL_WORKERS_HTTP": ("8787", r"write HOST:PORT"),
 }
-ANY = {"WAKEFUL_CLUSTER", "WAKEFUL_SECRET"}  # a name is any text; a secret is judged where nodes use it
+ANY = {
+    "WAKEFUL_CLUSTER",
+    "WAKEFUL_SECRET",
+    "WAKEFUL_WEBHOOK_SECRET",
+}  # a name is any text; a secret is judged where it is used
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.unit.executor_program import Bare, Mill, app
+from tests.unit.executor_program import Bare, Boss, Mill, app
 from wakeful import App, DurableObject, Limits, errors, in_process, in_thread, reader
 
 
@@ -222,6 +222,27 @@ async def test_a_turn_past_its_deadline_is_over_for_its_caller_and_the_next_wait
     assert order == ["ended", "next"]
 
 
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+async def test_a_library_that_wants_to_end_the_process_fails_its_turn(kind: type[BaseException]) -> None:
+    program = App()
+
+    @program.object
+    class Rude(DurableObject):
+        @in_thread
+        def leave(self) -> None:
+            self.blocking.storage.put("n", 1)
+            raise kind
+
+        async def count(self) -> int:
+            return await self.storage.count()
+
+    async with program.world() as world:
+        with pytest.raises(errors.TurnFailed) as found:
+            await world.get(Rude, "a").leave()
+        assert found.value.remote_type == kind.__name__
+        assert await world.get(Rude, "a").count() == 0
+
+
 async def test_a_turn_does_not_wait_for_a_reader_that_was_left() -> None:
     entered, leave = threading.Event(), threading.Event()
     program = App()
@@ -287,6 +308,11 @@ async def test_it_reaches_its_object_from_there(caplog: pytest.LogCaptureFixture
     ("how", "kind", "match"),
     [
         ("value", ValueError, "mice"),
+        ("os", FileNotFoundError, "nope"),
+        ("eof", EOFError, "cut short"),
+        ("pipe", BrokenPipeError, "theirs"),
+        ("exit", errors.TurnFailed, "SystemExit"),
+        ("interrupt", errors.TurnFailed, "KeyboardInterrupt"),
         ("pickle", errors.TurnFailed, "NoPickle"),
         ("answer", errors.BadValue, "the answer of Mill.fail_far"),
         ("refused", errors.BadValue, "what Mill asks for"),
@@ -303,6 +329,89 @@ async def test_what_goes_wrong_there_is_said_here(how: str, kind: type[Exception
             await mill.fail_far(how)
         assert await mill.flour() == 3
         assert await mill.grind_far(1) == 4  # in another one, if it died
+
+
+@pytest.mark.parametrize("method", ["log_far", "ask_far", "raise_far"])
+async def test_what_one_method_left_in_a_pipe_is_never_anothers_answer(method: str) -> None:
+    """What can't be read of it must not be taken for what the next method says."""
+    async with app.world() as world:
+        alice, bob = world.get(Mill, "alice"), world.get(Mill, "bob")
+        try:
+            first = await getattr(alice, method)(*(["hers"] if method != "raise_far" else []))
+        except Exception as error:
+            first = repr(error)
+        assert (await bob.ask_far("his")).startswith("his ")
+        assert await bob.who() == "Mill/bob"
+        assert await alice.who() in ("Mill/alice", "")
+        assert first
+
+
+async def test_as_many_run_at_once_as_there_may_whoever_asks_for_them() -> None:
+    async with app.world() as world:  # two threads, one process
+        boss = world.get(Boss, "b")
+        assert await boss.spread("grind", 20) == list(range(20))
+        assert await boss.spread("grind_far", 3) == [0, 2, 4]
+        executors = world.node.features["executors"]
+        assert len(executors._threads._idle) <= 2
+        assert len(executors._processes._idle) <= 1
+        assert (executors._threads_free._free, executors._processes_free._free) == (2, 1)
+        assert not executors._threads_free._holders
+
+
+async def test_what_stands_before_a_question_of_one_with_a_place_has_one_at_once() -> None:
+    entered, leave = threading.Barrier(3), threading.Event()
+    program = App(limits=Limits(threads=2))
+
+    @program.object
+    class Shared(DurableObject):
+        @in_thread
+        def work(self) -> int:
+            return 1
+
+    @program.object
+    class Asker(DurableObject):
+        @in_thread
+        def go(self) -> int:
+            entered.wait(30)
+            leave.wait(30)
+            return self.blocking.get(Shared, "one").work()  # type: ignore[no-any-return]
+
+    async with program.run("memory:"):
+        asking = [asyncio.ensure_future(program.get(Asker, key).go()) for key in "ab"]
+        await asyncio.to_thread(entered.wait, 30)  # both places are taken
+        first = asyncio.ensure_future(program.get(Shared, "one").work())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        leave.set()
+        assert await asyncio.wait_for(asyncio.gather(*asking, first), 5) == [1, 1, 1]
+
+
+async def test_a_thread_whose_code_ends_as_its_turn_is_cancelled_is_not_left() -> None:
+    program = App()
+    ended = threading.Event()
+
+    @program.object
+    class Quick(DurableObject):
+        @in_thread
+        def run(self) -> None:
+            ended.set()
+
+        async def give_up(self) -> None:
+            ended.clear()
+            task = asyncio.ensure_future(self.run())
+            await asyncio.sleep(0)
+            ended.wait(30)  # its code has, and nobody has looked yet
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    before = {thread.ident for thread in threading.enumerate()}
+    async with program.run("memory:"):
+        for n in range(5):
+            await program.get(Quick, str(n)).give_up()
+    left = [one for one in threading.enumerate() if one.ident not in before and one.name == "wakeful-method"]
+    for thread in left:
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 async def test_at_its_deadline_the_process_is_killed() -> None:

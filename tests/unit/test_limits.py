@@ -17,7 +17,7 @@ from wakeful.policy.limits import (
 )
 from wakeful.values.errors import BadName, BadOption, LimitExceeded
 
-SPECIAL = {"class_turns", "tenant_turns", "turns_of", "slow_start_turns", "slow_start_ms"}
+SPECIAL = {"class_turns", "processes", "tenant_turns", "turns_of", "slow_start_turns", "slow_start_ms"}
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Limits) if field.name not in SPECIAL])
@@ -29,7 +29,7 @@ def test_every_limit_refuses_what_is_not_a_whole_number_from_one(name: str, valu
     assert getattr(replace(Limits(), **one), name) == 1
 
 
-@pytest.mark.parametrize("name", ["class_turns", "tenant_turns"])
+@pytest.mark.parametrize("name", ["class_turns", "processes", "tenant_turns"])
 def test_a_bound_that_may_be_missing_is_none_or_a_whole_number_from_one(name: str) -> None:
     change: dict[str, Any] = {name: 3}
     assert getattr(Limits(), name) is None

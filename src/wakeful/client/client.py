@@ -273,6 +273,8 @@ class SyncLooks(BlockingClient):
     holdings = Blocked(Client.holdings)
     search = Blocked(Client.search)
     audit = Blocked(Client.audit)
+    calls = Blocked(Client.calls)
+    cancel_call = Blocked(Client.cancel_call)
     nodes = Blocked(Client.nodes)
     drain = Blocked(Client.drain)
     undrain = Blocked(Client.undrain)

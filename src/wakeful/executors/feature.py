@@ -1,13 +1,17 @@
 """Layer 4. How do threads and processes for methods join the nodes of a program?"""
 
+import os
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wakeful.executors.method_threads import MethodThreads
+from wakeful.executors.permits import Permits
 from wakeful.runtime.context import Context
 from wakeful.runtime.feature import Feature
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.values.errors import TurnOver
+from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:  # most programs have none of these methods
     from collections.abc import Callable
@@ -23,7 +27,8 @@ class ExecutorFeature(Feature):
     """Threads and processes for methods that are not `async def`."""
 
     def equip(self, node: "Node") -> None:
-        node.features[FEATURE] = NodeExecutors(node.limits)
+        node.features[FEATURE] = executors = NodeExecutors(node.limits)
+        node.hurried.append(executors.hurry)
 
     async def erase(self, turn: Turn) -> None:
         """Nothing: what runs is a turn of the object, and keeps nothing anywhere."""
@@ -36,22 +41,30 @@ class NodeExecutors:
     """Those of one node."""
 
     def __init__(self, limits: "Limits") -> None:
-        self._limits = limits
+        holders: Counter[ObjectId] = Counter()
+        self._threads_free = Permits(limits.threads, holders)
+        self._processes_free = Permits(limits.processes or os.cpu_count() or 1, holders)
         self._threads = MethodThreads(limits.threads)
         self._processes: WorkerProcesses | None = None
 
     async def run_in_thread(self, turn: Turn, code: "Callable[[], Any]") -> Any:
-        return await self._threads.run(turn, code)
+        return await self._threads.run(turn, code, await self._threads_free.take(turn))
 
     async def run_in_process(self, turn: Turn, instance: Any, name: str, args: Any, kwargs: Any) -> Any:
         """A method of the object in a process of its own, and a thread here that speaks with it."""
+        permit = await self._processes_free.take(turn)
         if self._processes is None:
             from wakeful.executors.worker_processes import WorkerProcesses
 
-            self._processes = WorkerProcesses(self._limits.processes)
-        async with self._processes.worker(is_nested=len(turn.chain) > 1) as worker:
+            self._processes = WorkerProcesses(self._processes_free.limit)
+        with self._processes.worker() as worker:
             code = partial(worker.run, Context(turn.activation), instance, name, args, kwargs)
-            return await self._threads.run_beyond(turn, code, on_cut=worker.kill)
+            return await self._threads.run(turn, code, permit, worker.kill)
+
+    def hurry(self, id: ObjectId) -> None:
+        """A turn of that object is waited for by one that may hold a place."""
+        self._threads_free.hurry(id)
+        self._processes_free.hurry(id)
 
     def end(self) -> None:
         self._threads.end()

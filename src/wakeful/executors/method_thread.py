@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from wakeful.values.errors import BadInput
+from wakeful.values.errors import BadInput, TurnFailed
 
 T = TypeVar("T")
 
@@ -43,6 +43,9 @@ class Ended(NamedTuple):
     error: BaseException | None
 
     def get(self) -> Any:
+        if isinstance(self.error, KeyboardInterrupt | GeneratorExit):  # which end a loop, and are nobody's ^C here
+            kind = type(self.error).__name__
+            raise TurnFailed(f"{kind}: {self.error}", remote_type=kind, remote_traceback="") from self.error
         if self.error is not None:
             raise self.error
         return self.value

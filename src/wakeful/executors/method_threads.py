@@ -1,4 +1,4 @@
-"""Layer 4. How many methods run in threads at once, and what becomes of one that is told to end?
+"""Layer 4. How does a turn run code in a thread, and what becomes of code that is told to end?
 
 A thread can't be stopped. So a turn that is cancelled is over at once for its caller and undone, while the code goes on until
 it asks for something or ends; the object's next turn waits for that, or two would run at a time.
@@ -12,41 +12,28 @@ from typing import Any
 from weakref import finalize
 
 from wakeful.executors.method_thread import Demand, Ended, MethodThread
+from wakeful.executors.permits import Permit
 from wakeful.runtime.object_runtime import ObjectRuntime
 from wakeful.runtime.turn import Turn
-
-
-def _nothing() -> None:
-    """Nobody has to be told."""
 
 
 class MethodThreads:
     """The threads of one node. They are made when they are needed, and stay for the next."""
 
-    def __init__(self, limit: int) -> None:
-        self._free = asyncio.Semaphore(limit)
+    def __init__(self, kept: int) -> None:
+        self._kept = kept  # so many stay
         self._idle: list[MethodThread] = []
         self._is_over = False
         finalize(self, _end, self._idle)
 
-    async def run(self, turn: Turn, code: Callable[[], Any]) -> Any:
-        """What it gives; when there are as many as there may be, in the order of those who ask.
-
-        Code of an object that another's turn waits for has a thread at once: that turn may hold one until it is done.
-        """
-        if len(turn.chain) > 1:
-            return await self.run_beyond(turn, code, on_cut=_nothing)
-        await self._free.acquire()
-        return await self.run_beyond(turn, code, on_cut=_nothing, on_end=self._free.release)
-
-    async def run_beyond(
-        self, turn: Turn, code: Callable[[], Any], *, on_cut: Callable[[], None], on_end: Callable[[], None] = _nothing
+    async def run(
+        self, turn: Turn, code: Callable[[], Any], permit: Permit, on_cut: Callable[[], None] | None = None
     ) -> Any:
-        """The same, however many there are; `on_cut` when it is told to end, `on_end` when it has."""
+        """What it gives; `on_cut` when it is told to end. The permit is given back when it has."""
         try:
             thread = self._idle.pop() if self._idle else MethodThread()
         except BaseException:  # the machine has no more of them
-            on_end()
+            permit.give_back()
             raise
         step: Callable[[], Any] = partial(copy_context().run, code)
         piece: asyncio.Future[Demand | Ended] | None = None
@@ -61,19 +48,20 @@ class MethodThreads:
                 step = await _answer(outcome)
         except asyncio.CancelledError:
             thread.is_cut = True
-            on_cut()
-            outlasting = loop.create_task(_outlast(thread, piece, on_end), context=Context())
+            outlasting = loop.create_task(_outlast(thread, piece, permit), context=Context())
             turn.activation.node.keep(outlasting)
             if turn.is_reader:
                 hold_awake_until(outlasting, turn.activation)  # turns run beside it anyway
             else:
                 turn.activation.linger(outlasting)
+            if on_cut is not None:
+                on_cut()
             raise
-        if self._is_over:
+        if self._is_over or len(self._idle) >= self._kept:
             thread.end()
         else:
             self._idle.append(thread)
-        on_end()
+        permit.give_back()
         return outcome.get()
 
     def end(self) -> None:
@@ -96,16 +84,15 @@ async def _answer(asked: Demand) -> Callable[[], Any]:
     return lambda: value
 
 
-async def _outlast(
-    thread: MethodThread, piece: "asyncio.Future[Demand | Ended] | None", on_end: Callable[[], None]
-) -> None:
+async def _outlast(thread: MethodThread, piece: "asyncio.Future[Demand | Ended] | None", permit: Permit) -> None:
     """Until its code has ended; None: it waits for an answer."""
     loop = asyncio.get_running_loop()
     try:
         while piece is None or isinstance(await piece, Demand):
             piece = loop.run_in_executor(thread, partial(_raise, asyncio.CancelledError()))  # type: ignore[arg-type]
     finally:
-        on_end()
+        thread.end()  # it may have ended before it could see that nobody wants it any more
+        permit.give_back()
 
 
 def hold_awake_until(work: "asyncio.Future[None]", activation: ObjectRuntime) -> None:

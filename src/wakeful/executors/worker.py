@@ -6,13 +6,15 @@ import inspect
 import io
 import logging
 import logging.handlers
+import multiprocessing
+import os
 import pickle
 import signal
 import sys
 import threading
 import traceback
 from datetime import timedelta
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 from wakeful.executors.method_thread import HERE, Question
 from wakeful.runtime.calls import Stub
@@ -20,7 +22,7 @@ from wakeful.values.errors import BadHandler, BadInput, BadValue, TurnFailed
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Run
 
-ASK, LOG, RAISED, DONE = "ask", "log", "raised", "done"  # what a message to the node is
+ASK, LOG, RAISED, DONE = b"?", b"#", b"!", b"."  # what a message to the node is, in its first byte
 SELF, CTX, STUB = "self", "ctx", "stub"  # what is not sent itself, but meant
 
 
@@ -50,19 +52,28 @@ def unpicklable(what: str, error: Exception) -> BadValue:
     return BadValue(f"{what} can't go from one process to another: {error}", code="executor.pickle")
 
 
-def portable(error: Exception, text: str = "") -> Exception:
-    """The error, or one that tells of it, when pickle can't bring it over."""
+def split_message(data: bytes) -> tuple[bytes, bytes]:
+    """What a message of a worker is, and the rest of it."""
+    return data[:1], data[1:]
+
+
+def portable(error: BaseException, text: str = "") -> Exception:
+    """The error, or one that tells of it, when pickle can't bring it over, or it would end the node's loop."""
     try:
         pickle.loads(pickle.dumps(error))
+        is_whole = isinstance(error, Exception)
     except Exception:
+        is_whole = False
+    if not is_whole:
         kind = f"{type(error).__module__}.{type(error).__qualname__}"
         return TurnFailed(f"{kind}: {error}", remote_type=kind, remote_traceback=text)
-    return error
+    return cast("Exception", error)
 
 
 def serve(pipe: Any) -> None:
     """The whole life of such a process: tasks come until the node has gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C is for the node, which ends this one when it is time
+    threading.Thread(target=_end_with_parent, name="wakeful-parent", daemon=True).start()
     pipe = _SharedPipe(pipe)
     logging.getLogger().addHandler(_LogPipe(pipe))
     while True:
@@ -77,6 +88,14 @@ def serve(pipe: Any) -> None:
             pipe.send_bytes(worker.run())
         except (EOFError, OSError):
             return
+
+
+def _end_with_parent() -> None:
+    """The node is gone, however it ended: so is what computes for it, or it would go on beside its own retry."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 class _SharedPipe:
@@ -109,13 +128,13 @@ class MethodWorker:
             body = inspect.getattr_static(cls, task.method).__wakeful_body__
             self._instance = cls(self._ctx)
             answer = body(self._instance, *task.args, **task.kwargs)
-            return self._dump((DONE, (answer, self._ctx._state)), f"the answer of {task.cls}.{task.method}")
-        except Exception as error:
+            return DONE + self._dump((answer, self._ctx._state), f"the answer of {task.cls}.{task.method}")
+        except BaseException as error:
             text = "".join(traceback.format_exception(error))
-            return dump((RAISED, (portable(error, text), text)), "the error")
+            return RAISED + dump((portable(error, text), text), "the error")
 
     def ask(self, ctx: Any, question: Question) -> Any:
-        self._pipe.send_bytes(self._dump((ASK, (question, self._ctx._state)), f"what {self._task.cls} asks for"))
+        self._pipe.send_bytes(ASK + self._dump((question, self._ctx._state), f"what {self._task.cls} asks for"))
         is_answer, found = pickle.loads(self._pipe.recv_bytes())
         if not is_answer:
             raise found
@@ -211,7 +230,7 @@ class _LogPipe(logging.handlers.QueueHandler):
     queue: Any
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        self.queue.send_bytes(dump((LOG, record), "a log record"))
+        self.queue.send_bytes(LOG + dump(record, "a log record"))
 
 
 def _import(task: MethodTask) -> Any:

@@ -8,46 +8,47 @@ import asyncio
 import io
 import logging
 import multiprocessing
-import os
 import pickle
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import finalize
 
 from wakeful.executors.method_thread import ask
-from wakeful.executors.worker import ASK, CTX, LOG, RAISED, SELF, STUB, MethodTask, dump, portable, serve
+from wakeful.executors.worker import ASK, CTX, LOG, RAISED, SELF, STUB, MethodTask, dump, portable, serve, split_message
 from wakeful.runtime.context import Context
 from wakeful.runtime.turn import CURRENT
 from wakeful.values.errors import BadHandler, TurnFailed
 from wakeful.values.times import Duration
 
+log = logging.getLogger("wakeful.executors")
+
+
+class _PipeBroken(Exception):
+    """There is nobody at the other end any more."""
+
 
 class WorkerProcesses:
     """The processes of one node. They are begun when they are needed, and stay for the next."""
 
-    def __init__(self, limit: int | None) -> None:
-        self._free = asyncio.Semaphore(limit or os.cpu_count() or 1)
+    def __init__(self, kept: int) -> None:
+        self._kept = kept  # so many stay
         self._idle: list[WorkerProcess] = []
         self._is_over = False
         finalize(self, _end, self._idle)
 
-    @asynccontextmanager
-    async def worker(self, *, is_nested: bool) -> "AsyncIterator[WorkerProcess]":
-        """One to run a method; a method that another's turn waits for does not wait for that one's."""
-        if not is_nested:
-            await self._free.acquire()
+    @contextmanager
+    def worker(self) -> "Iterator[WorkerProcess]":
+        """One to run a method."""
         worker = self._idle.pop() if self._idle else WorkerProcess()
         try:
             yield worker
         finally:
-            if not is_nested:
-                self._free.release()
-            if self._is_over:
-                worker.kill()
-            elif worker.is_alive:
+            if worker.is_free and not self._is_over and len(self._idle) < self._kept:
                 self._idle.append(worker)
+            else:
+                worker.kill()
 
     def end(self) -> None:
         """The node stops: what still runs in one is its last."""
@@ -62,10 +63,14 @@ class WorkerProcess:
         self._process: Any = None
         self._pipe: Any = None
         self._is_killed = False
+        self._is_at_work = False  # a method was begun, and has not said how it ended
 
     @property
-    def is_alive(self) -> bool:
-        return self._process is not None and not self._is_killed and bool(self._process.is_alive())
+    def is_free(self) -> bool:
+        """It can run another method: what comes over the pipe will be that one's."""
+        return (
+            self._process is not None and not (self._is_killed or self._is_at_work) and bool(self._process.is_alive())
+        )
 
     def kill(self) -> None:
         """Its method is told to end, or there will be none."""
@@ -88,46 +93,64 @@ class WorkerProcess:
         task = MethodTask(cls.__module__, file, cls.__qualname__, name, ctx.id, args, kwargs, ctx.run, ctx.job)
         level = logging.getLogger().getEffectiveLevel()
         try:
-            self._pipe.send_bytes(dump((task, level), f"the arguments of {cls.__qualname__}.{name}"))
+            data = dump((task, level), f"the arguments of {cls.__qualname__}.{name}")
+            self._is_at_work = True
+            self._send(data)
             return self._converse(ctx, instance)
-        except (EOFError, OSError):
+        except _PipeBroken:
             raise self._death(cls, name) from None
 
     def _converse(self, ctx: Context, instance: Any) -> Any:
         while True:
-            kind, message = _Reader(self._pipe.recv_bytes(), ctx, instance).load()
+            kind, data = split_message(self._receive())
             if kind == LOG:
-                logging.getLogger(message.name).handle(message)
-            elif kind == ASK:
-                self._reply(ctx, *message)
-            elif kind == RAISED:
-                error, text = message
+                _log(data)
+                continue
+            read = _Reader(data, ctx, instance).load
+            if kind == ASK:
+                self._reply(ctx, read)
+                continue
+            self._is_at_work = False  # before anything is read, which may fail
+            if kind == RAISED:
+                error, text = read()
                 error.add_note(f"in another process:\n{text}")
                 raise error
-            else:
-                answer, state = message
-                if state is not None and not _is_reader():
-                    ctx.state = state
-                return answer
+            answer, state = read()
+            _bring_state(ctx, state)
+            return answer
 
-    def _reply(self, ctx: Context, question: Any, state: Any) -> None:
+    def _reply(self, ctx: Context, read: Callable[[], Any]) -> None:
         try:
-            if state is not None and not _is_reader():
-                ctx.state = state  # a commit in the middle of the method is to have it
+            question, state = read()
+            _bring_state(ctx, state)  # a commit in the middle of the method is to have it
             reply = dump((True, ask(ctx, question)), "the answer")
-        except asyncio.CancelledError:
-            raise
         except Exception as error:
             reply = dump((False, portable(error)), "the error")
-        self._pipe.send_bytes(reply)
+        self._send(reply)
+
+    # What the method's code raises may be of the same kinds as what a broken pipe does.
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._pipe.send_bytes(data)
+        except (EOFError, OSError):
+            raise _PipeBroken from None
+
+    def _receive(self) -> bytes:
+        try:
+            data: bytes = self._pipe.recv_bytes()
+        except (EOFError, OSError):
+            raise _PipeBroken from None
+        return data
 
     def _begin(self) -> None:
         # Not a fork: there are threads here, and locks that they hold.
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs,), name="wakeful-worker", daemon=True)
-        self._process.start()
+        process = context.Process(target=serve, args=(theirs,), name="wakeful-worker", daemon=True)
+        process.start()
         theirs.close()
+        self._process = process
         if self._is_killed:
             self._process.kill()  # told to end while it began
 
@@ -168,9 +191,20 @@ class _Reader(pickle.Unpickler):
         return self._ctx.get(cls, key, deadline=deadline, request_key=request_key)
 
 
-def _is_reader() -> bool:
+def _bring_state(ctx: Context, state: Any) -> None:
+    """What the method made of the object's state, if it has looked at it."""
     turn = CURRENT.get()
-    return turn is None or turn.is_reader
+    if state is not None and turn is not None and not turn.is_reader:
+        ctx.state = state
+
+
+def _log(data: bytes) -> None:
+    """What was logged there; a record that can't be read here, or handled, is no reason for the method to fail."""
+    try:
+        record = pickle.loads(data)
+        logging.getLogger(record.name).handle(record)
+    except Exception as error:
+        log.warning("a line of the log of another process was lost: %s", error, extra={"code": "executor.log"})
 
 
 def _end(idle: list[WorkerProcess]) -> None:

@@ -17,6 +17,7 @@ from wakeful.runtime.calls import (
     Call,
     cancellation,
     copy_back,
+    exited,
     fingerprint,
     for_caller,
     is_small,
@@ -59,7 +60,6 @@ class Activation:
         "_durable",
         "_failure",
         "_gone",
-        "_is_hurried",
         "_lingering",
         "_mailbox",
         "_readers",
@@ -74,6 +74,7 @@ class Activation:
         "idle_at",
         "instance",
         "is_awake",
+        "is_hurried",
         "known",
         "meter",
         "node",
@@ -121,7 +122,7 @@ class Activation:
         self._requests: dict[str, tuple[int, Remembered]] | None = None
         self._cut: asyncio.Task[Any] | None = None  # the task that `fail` cancelled
         self._slot: asyncio.Future[None] | None = None  # what the running turn waits for before it may begin
-        self._is_hurried = False  # a turn elsewhere waits for one in the mailbox
+        self.is_hurried = False  # a turn elsewhere waits for one in the mailbox
         self._lingering: asyncio.Future[Any] | None = None  # code of a turn that is over, which could not be stopped
 
     # what the node asks
@@ -203,16 +204,18 @@ class Activation:
 
     def take_slot(self, *, nested: bool) -> asyncio.Future[None] | None:
         """A slot for the turn that is about to begin; a future to await first when there is none."""
-        self._slot = self.node.slots.take(self.id, nested=nested or self._is_hurried)
+        self._slot = self.node.slots.take(self.id, nested=nested or self.is_hurried)
         if self._slot is not None:
             self.rows.take_begun()  # read again when it has one: those that wait hold nothing in memory
         return self._slot
 
     def _hurry(self) -> None:
         """A turn elsewhere holds a slot while it waits here: whoever is before it must not wait for one."""
-        self._is_hurried = True
+        self.is_hurried = True
         if self._slot is not None:
             self.node.slots.hurry(self._slot, self.id)
+        for tell in self.node.hurried:
+            tell(self.id)
 
     def fire(self, timer: Timer) -> None:
         """Run a due timer when its turn comes; a copy that has failed leaves it on disk."""
@@ -390,7 +393,7 @@ class Activation:
             self._begin_draining()
             return
         self._mailbox = None
-        self._is_hurried = False
+        self.is_hurried = False
         if not self.is_busy:
             self.node.hibernation.became_idle(self)
 
@@ -462,7 +465,9 @@ class Activation:
         except BaseException as error:
             # It may rest on turns before it that could still be undone, and then the caller hears of that instead.
             raised, number = error, self._submitted
-            if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+            if isinstance(error, SystemExit):
+                raised = exited(f"{self.id}.{call.method}", error)
+            elif isinstance(error, KeyboardInterrupt | GeneratorExit):
                 raise
         finally:
             call.task = None
@@ -572,6 +577,8 @@ class Activation:
             CURRENT.set(turn)
             try:
                 result = self._copy_answer(call, await self._invoke(call))
+            except SystemExit as error:
+                raise exited(f"{self.id}.{call.method}", error) from None
             except Exception:
                 await self.settle()  # an error is an answer too
                 raise

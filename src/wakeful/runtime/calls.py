@@ -417,6 +417,16 @@ def cancellation(what: str, trace: str) -> TurnFailed:
     )
 
 
+def exited(what: str, error: SystemExit) -> TurnFailed:
+    """Its code, or a library's, said `sys.exit()`: the node is not its to end, with all others' objects."""
+    return TurnFailed(
+        f"{what} called sys.exit({error.code!r}), which fails its turn and nothing else",
+        remote_type="SystemExit",
+        remote_traceback="",
+        code="turn.exit",
+    )
+
+
 def too_long(call: Call, deadline_ms: int, commits: int) -> DeadlineExceeded | CallCancelled:
     """The run of a timer was stopped at its deadline or by an operator, after so many durable points."""
     if hasattr(call, "is_cancelled"):

@@ -121,6 +121,7 @@ class Node(NodeRuntime):
         self.features, self.erasers = dict[str, Any](), list[Callable[[Turn], Awaitable[None]]]()  # each feature's own
         self.sideline = Sideline(clock, self.keep)
         self.farewells, self.returns = list[Callable[[Collection[int]], None]](), list[Callable[[], None]]()
+        self.hurried = list[Callable[[ObjectId], None]]()
         self.last_words: list[Callable[[], Awaitable[None]]] = []  # to be said before it stops, while it can be asked
         self.dispatcher = Dispatcher(self)
         self.hibernation = Hibernation(self, self.awake, idle_ms=idle_ms, at_once=sleep_after_turn)

@@ -59,6 +59,7 @@ class NodeRuntime(Env, ABC):
     erasers: list[Callable[[Any], Awaitable[None]]]  # of each feature: an object is forgotten, see feature.py
     farewells: list[Callable[[Collection[int]], None]]
     returns: list[Callable[[], None]]
+    hurried: list[Callable[[ObjectId], None]]  # told of an object that has one waiting whose caller may hold up others
 
     @property
     @abstractmethod
@@ -206,6 +207,7 @@ class ObjectRuntime(Protocol):
     sql: ObjectDatabase | None  # once it has been woken with one or asked for one
     history: ObjectPast | None  # if its class keeps one
     is_awake: bool
+    is_hurried: bool  # a turn elsewhere waits for one in its mailbox
     sockets: Any  # those that it has looked at, while it is awake; the feature's own
     watched: Any  # what happened lately, for those who watch it; a feature's own as well
     instance: Any  # the object itself; None while it sleeps

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.policy.retry import CRASHES_MAX, platform_delay_ms
-from wakeful.runtime.calls import Call, Deadlines, cancellation, too_long
+from wakeful.runtime.calls import Call, Deadlines, cancellation, exited, too_long
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.erasure import resume
 from wakeful.runtime.hibernation import wake
@@ -370,7 +370,10 @@ class TimerRuns:
                 activation.fire(timer)
                 return None, turn
             return cancellation(f"{timer.id}.{timer.name}", traceback.format_exc()), turn
-        except (Fenced, KeyboardInterrupt, SystemExit, GeneratorExit):
+        except SystemExit as error:
+            activation.undo(turn)
+            return exited(f"{timer.id}.{timer.name}", error), turn
+        except (Fenced, KeyboardInterrupt, GeneratorExit):
             activation.undo(turn)
             raise
         except BaseException as error:

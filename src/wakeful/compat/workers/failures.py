@@ -48,7 +48,7 @@ class Unsupported(JsException, NotImplementedError):
     """Something of Cloudflare's that is not here; docs/cloudflare.md says what to use instead."""
 
 
-class MissingBinding(Unsupported, AttributeError):
+class MissingBinding(Unsupported, AttributeError):  # type: ignore[misc]  # `name` is JavaScript's here
     """A binding of the wrangler file that nothing here stands behind: `hasattr(env, …)` says no, as for one that is not bound."""
 
 
