@@ -19,7 +19,7 @@ from wakeful.runtime.lock_watch import LockWatch
 from wakeful.runtime.outage import Outage
 from wakeful.runtime.standstill import Standstill
 from wakeful.runtime.turn import Turn
-from wakeful.runtime.underway import NodeCalls, _Look
+from wakeful.runtime.underway import Lingering, NodeCalls, _Look
 from wakeful.security.reserved import SecurityFeature
 from wakeful.store.postgres.wire import ServerLost, ServerWire
 from wakeful.transport.addresses import Address
@@ -143,6 +143,15 @@ def a_look_goes_through_the_line_for_each_that_waits() -> Any:
         return broken
 
     return swapped(_Look, "_places_in", make)
+
+
+def code_that_lingers_is_nowhere() -> Any:
+    """Its object answers nobody, and nothing is under way."""
+
+    def make(under_way: Any) -> Any:
+        return lambda self, wanted: (one for one in under_way(self, wanted) if not isinstance(one, Lingering))
+
+    return swapped(_Look, "under_way", make)
 
 
 def operators_wait_for_slots() -> Any:

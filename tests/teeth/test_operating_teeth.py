@@ -88,6 +88,11 @@ def crowded_line() -> None:
     asyncio.run(looks.test_due_timers_that_wait_for_one_object_are_gone_through_once(patch))
 
 
+def lingering_code() -> None:
+    """tests/unit: code of a turn that is over."""
+    asyncio.run(looks.test_code_of_a_turn_that_is_over_is_seen_while_its_object_waits_for_it())
+
+
 def slotless_call() -> None:
     """tests/conformance: cancelling where no slot is free."""
     play(underway.test_a_turn_without_a_slot_says_so)
@@ -191,6 +196,7 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "a_turn_that_has_ended_is_cancelled": (ended_call,),
     "a_call_is_cancelled_through_any_object": (strange_name,),
     "a_look_goes_through_the_line_for_each_that_waits": (crowded_line,),
+    "code_that_lingers_is_nowhere": (lingering_code,),
     "operators_wait_for_slots": (slotless_call,),
     "what_is_dropped_tells_nobody": (dropped_job,),
     "what_is_dropped_stays_parked": (dropped_alarm,),

@@ -1,6 +1,7 @@
 """A look at what is under way costs what it shows, not what waits; and only calls of the object that is named are stopped."""
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Iterator
 from datetime import timedelta
@@ -8,11 +9,14 @@ from typing import Any
 
 import pytest
 
-from wakeful import App, DurableObject, errors
+from wakeful import App, DurableObject, errors, in_thread
+from wakeful.operations.acts import Acts
 from wakeful.operations.call_looks import CANCEL
 from wakeful.runtime.underway import _Look, calls_of
 from wakeful.testing.world import World
 from wakeful.values.ids import ObjectId
+from wakeful.views import calls
+from wakeful.views.view import View
 
 WAITING = 300
 app = App()
@@ -101,3 +105,42 @@ async def test_a_call_is_stopped_by_the_name_of_its_own_object_only() -> None:
         assert await asyncio.gather(asked, return_exceptions=True) == [None]
         assert isinstance(refusal, errors.Conflict)
         assert refusal.code == "call.ended"
+
+
+async def test_code_of_a_turn_that_is_over_is_seen_while_its_object_waits_for_it() -> None:
+    entered, leave = threading.Event(), threading.Event()
+    program = App()
+
+    @program.object
+    class Slow(DurableObject):
+        @in_thread
+        def block(self) -> None:
+            entered.set()
+            leave.wait(30)
+
+        async def ask(self) -> None:
+            """Nothing."""
+
+    async with program.run("memory:") as node:
+        view, acts = View.of_node(node), Acts.of_node(node, "tester")
+        blocking = asyncio.ensure_future(program.get(Slow, "a").block())
+        await asyncio.to_thread(entered.wait)
+        [running] = (await calls.page(view)).rows
+        await acts.cancel_call(running["id"] or "")
+        [outcome] = await asyncio.gather(blocking, return_exceptions=True)
+        found = (await calls.page(view)).rows
+        asked = asyncio.ensure_future(program.get(Slow, "a").ask())
+        await asyncio.sleep(0)
+        waiting = [row["waits_for"] for row in (await calls.page(view)).rows if row["method"] == "ask"]
+        [refusal] = await asyncio.gather(acts.cancel_call(running["id"] or ""), return_exceptions=True)
+        leave.set()
+        await asked
+        left = (await calls.page(view)).rows
+    assert isinstance(outcome, errors.CallCancelled)
+    assert [(row["method"], row["state"], row["id"], row["waits_for"]) for row in found] == [
+        ("block", "lingering", None, "code of a turn that is over, which could not be stopped")
+    ]
+    assert waiting == ["its turn, behind block"]
+    assert isinstance(refusal, errors.Conflict)
+    assert refusal.message.startswith("the call had ended; nothing was done; code of a turn that is over still runs")
+    assert left == []

@@ -101,6 +101,8 @@ class Node(NodeRuntime):
         )
         # Least recently used first. Not a plain dict: taking from its front leaves holes to step over.
         self.awake: OrderedDict[ObjectId, Activation] = OrderedDict()
+        # Those that wait for code of a turn that is over: of whose, and since when in ticks.
+        self.outlasted: dict[Activation, tuple[Call | Timer, int]] = {}
         self.barred: set[ObjectId] = set()  # that wake here no more, until the store is back
         self.seqs: dict[int, int] = {}  # how many places each shard has given away in this epoch
         self.queue = TimerQueue(limits.near_timers)

@@ -49,6 +49,21 @@ class CallFilter(NamedTuple):
         return self.cls in (None, id.cls) and self.key in (None, id.key) and id.key.startswith(self.prefix or "")
 
 
+class Lingering(NamedTuple):
+    """Code of a turn that is over, which could not be stopped: its object's next turn waits for it."""
+
+    id: ObjectId
+    item: Call | Timer  # whose turn it was
+    since: int  # in ticks
+
+    @property
+    def method(self) -> str:
+        return self.item.name if isinstance(self.item, Timer) else self.item.method
+
+
+UnderWay = Call | Timer | Lingering
+
+
 class NodeCalls:
     """What one node is doing, for whoever looks; names are given to calls that were shown, so that they can be stopped."""
 
@@ -68,12 +83,18 @@ class NodeCalls:
         """Stop that call of the object, as its deadline would; its method. `Conflict` when it has none such, or it had ended."""
         call = self._named.get(name)
         if call is None or call.chain[-1] != target or not self._is_under_way(call):
-            raise Conflict("the call had ended; nothing was done", code="call.ended")
+            raise Conflict(f"the call had ended; nothing was done{self._rest_of(target)}", code="call.ended")
         if call.is_finished:
             words = "its turn had ended, and what it wrote is on its way to disk; nothing was done"
             raise Conflict(f"{call.chain[-1]}.{call.method}: {words}", code="call.ended")
         call.cancel()
         return call.method
+
+    def _rest_of(self, target: ObjectId) -> str:
+        """What still runs of turns of the object that are over, in words."""
+        if all(activation.id != target for activation in self._node.outlasted):
+            return ""
+        return "; code of a turn that is over still runs, and can't be stopped: it ends by itself, or with its process"
 
     def _is_under_way(self, call: Call) -> bool:
         node = self._node
@@ -113,14 +134,16 @@ class _Look:
             if len(call.chain) > 1:
                 self._children.setdefault(call.chain[:-1], []).append(call)
         self._places: dict[ObjectId, dict[int, int]] = {}
+        self._lingering = {one.id: Lingering(one.id, *whose) for one, whose in node.outlasted.items()}
         self._alike = Counter(call.chain for call in self.calls if call.task is not None)
 
     def _is_turn(self, call: Call) -> bool:
         """Not a reader, which runs beside the turns."""
         return call.answer is not None or call in self._firing
 
-    def under_way(self, wanted: CallFilter) -> "Iterator[Call | Timer]":
+    def under_way(self, wanted: CallFilter) -> Iterator[UnderWay]:
         """Those of the wanted objects that this node has, and that have not ended."""
+        yield from (one for one in self._lingering.values() if wanted.has(one.id))
         yield from (call for call in self.calls if wanted.has(call.chain[-1]) and self._is_here(call))
         yield from (timer for timer in self._timers() if wanted.has(timer.id) and self._is_waiting(timer))
 
@@ -133,19 +156,37 @@ class _Look:
         shard = shard_of(call.chain[-1])
         return shard in node.epochs or node.membership.owner_of(shard) is None
 
-    def for_ms(self, one: Call | Timer) -> int:
+    def for_ms(self, one: UnderWay) -> int:
         """For how long it has been at it."""
         if isinstance(one, Timer):
             return max(0, self._now - one.due_at)
+        if isinstance(one, Lingering):
+            return (self._ticks - one.since) // 1_000_000
         if one in self._firing:
             handler = self.node.timer_runs.handler_of(one.method)
             return 0 if handler is None else max(0, self._now - one.deadline_at + handler.deadline_ms)
         began = getattr(one, "began", None)  # None: it has not come to its object yet
         return 0 if began is None else max(0, (self._ticks - began) // 1_000_000)
 
-    def row(self, one: Call | Timer) -> Row:
+    def row(self, one: UnderWay) -> Row:
         """How it stands."""
+        if isinstance(one, Lingering):
+            return self._lingering_row(one)
         return self._timer_row(one) if isinstance(one, Timer) else self._call_row(one)
+
+    def _lingering_row(self, one: Lingering) -> Row:
+        return {
+            "class": one.id.cls,
+            "key": one.id.key,
+            "method": one.method,
+            "kind": "timer" if isinstance(one.item, Timer) else "call",
+            "state": "lingering",
+            "for_ms": self.for_ms(one),
+            "left_ms": None,
+            "chain": [],
+            "is_awaited": False,
+            "wait": {"for": "lingering"},
+        }
 
     def _call_row(self, call: Call) -> Row:
         target, is_timer = call.chain[-1], call in self._firing
@@ -175,7 +216,7 @@ class _Look:
 
     def _queue(self, activation: Activation, item: Call | Timer) -> Wait:
         """Behind whom, and how many are before it."""
-        behind = self._in_turn.get(activation.id)
+        behind = self._in_turn.get(activation.id) or self._lingering.get(activation.id)
         ahead = self._places_in(activation).get(id(item), 0)
         return {"for": "turn", "method": None if behind is None else behind.method, "ahead": ahead}
 
