@@ -101,12 +101,10 @@ class Node(NodeRuntime):
         )
         # Least recently used first. Not a plain dict: taking from its front leaves holes to step over.
         self.awake: OrderedDict[ObjectId, Activation] = OrderedDict()
-        # Those that wait for code of a turn that is over: of whose, and since when in ticks.
-        self.outlasted: dict[Activation, tuple[Call | Timer, int]] = {}
+        self.outlasted: dict[Activation, tuple[Call | Timer, int]] = {}  # that wait for code of whose turn, since when
         self.barred: set[ObjectId] = set()  # that wake here no more, until the store is back
         self.seqs: dict[int, int] = {}  # how many places each shard has given away in this epoch
-        self.queue = TimerQueue(limits.near_timers)
-        self.slots = Slots(limits)
+        self.queue, self.slots = TimerQueue(limits.near_timers), Slots(limits)
         self.slow_start = SlowStart(self.slots, limits, clock, on_wider=lambda: self.dispatcher.poke())
         self.overload, self.deadlines = self._new_overload(), Deadlines(clock)
         self.loader = Loader(store, self.store_failed)
