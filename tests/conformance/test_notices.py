@@ -7,9 +7,10 @@ import pytest
 
 from tests.conformance.dump import dump
 from wakeful import App, DurableObject, RetryPolicy, errors
-from wakeful.notices import Notice
+from wakeful.notices import Notice, deliveries
 from wakeful.notices.deliveries import CLASS
 from wakeful.notices.feature import DESCRIBE, SEND_TEST
+from wakeful.notices.notice import decode_notice
 from wakeful.store.protocol import Query
 from wakeful.values.ids import ObjectId
 from wakeful.webhooks import new_secret, verify
@@ -502,3 +503,44 @@ async def test_a_handler_may_have_the_object_forgotten(office: Office) -> None:
         await world.advance(minutes=2)
         assert KEY.encode() not in dump(world, office.url)
         assert [one for one in await world.parked() if one.timer.id.cls == CLASS] == []
+
+
+async def test_a_forget_reads_none_of_the_notices_of_others_and_lets_the_loop_go_between_pages(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office.listen("failed", retry=RetryPolicy(1))
+    office.failing = OSError("mail is down")
+    decoded: list[Any] = []
+    async with office.world() as world:
+        for number in range(7):
+            await office.fail_job(f"other{number}")
+        await office.fail_job(KEY)
+        await world.advance(minutes=5)
+        assert len([one for one in await world.parked() if one.timer.id.cls == CLASS]) == 8
+        pages = watch_pages(world.node, monkeypatch)
+        monkeypatch.setattr(deliveries, "PAGE", 3)
+        monkeypatch.setattr(deliveries, "decode_notice", lambda data: decoded.append(data) or decode_notice(data))
+        await office.app.forget(office.Invoice, KEY)
+        assert {decode_notice(data).object for data in decoded} <= {ObjectId("Invoice", KEY)}
+        assert KEY.encode() not in dump(world, office.url)
+        assert pages[:5] == ["page", "breath", "page", "breath", "page"]
+
+
+def watch_pages(node: Any, patch: pytest.MonkeyPatch) -> list[str]:
+    """Pages of the parked that are read of all subscriptions, and pauses between."""
+    seen: list[str] = []
+    find, sleep = node.store.find_parked, type(node.clock).sleep
+
+    async def find_parked(query: Query) -> Any:
+        if query.cls == CLASS and query.key is None:
+            seen.append("page")
+        return await find(query)
+
+    async def pause(self: Any, length_ms: int) -> None:
+        if seen:
+            seen.append("breath")
+        await sleep(self, length_ms)
+
+    patch.setattr(node.store, "find_parked", find_parked)
+    patch.setattr(type(node.clock), "sleep", pause)
+    return seen

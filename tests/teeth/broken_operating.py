@@ -19,10 +19,11 @@ from wakeful.runtime.lock_watch import LockWatch
 from wakeful.runtime.outage import Outage
 from wakeful.runtime.standstill import Standstill
 from wakeful.runtime.turn import Turn
-from wakeful.runtime.underway import NodeCalls
+from wakeful.runtime.underway import Lingering, NodeCalls, _Look
 from wakeful.security.reserved import SecurityFeature
 from wakeful.store.postgres.wire import ServerLost, ServerWire
 from wakeful.transport.addresses import Address
+from wakeful.values.ids import ObjectId
 from wakeful.views import arguments
 from wakeful.views.view import View
 
@@ -106,16 +107,51 @@ def a_turn_that_has_ended_is_cancelled() -> Any:
     """Though what it wrote is on its way to disk."""
 
     def make(cancel: Any) -> Any:
-        def broken(self: NodeCalls, name: str) -> str:
+        def broken(self: NodeCalls, target: ObjectId, name: str) -> str:
             call = self._named.get(name)
             if call is None or call not in self._node.deadlines:
-                return str(cancel(self, name))
+                return str(cancel(self, target, name))
             call.cancel()
             return call.method
 
         return broken
 
     return swapped(NodeCalls, "cancel", make)
+
+
+def a_call_is_cancelled_through_any_object() -> Any:
+    """Its name is enough, whosever it is."""
+
+    def make(cancel: Any) -> Any:
+        def broken(self: NodeCalls, target: ObjectId, name: str) -> str:
+            call = self._named.get(name)
+            return str(cancel(self, target if call is None else call.chain[-1], name))
+
+        return broken
+
+    return swapped(NodeCalls, "cancel", make)
+
+
+def a_look_goes_through_the_line_for_each_that_waits() -> Any:
+    """As many steps as the square of those that wait."""
+
+    def make(places_in: Any) -> Any:
+        def broken(self: Any, activation: Activation) -> Any:
+            self._places.clear()
+            return places_in(self, activation)
+
+        return broken
+
+    return swapped(_Look, "_places_in", make)
+
+
+def code_that_lingers_is_nowhere() -> Any:
+    """Its object answers nobody, and nothing is under way."""
+
+    def make(under_way: Any) -> Any:
+        return lambda self, wanted: (one for one in under_way(self, wanted) if not isinstance(one, Lingering))
+
+    return swapped(_Look, "under_way", make)
 
 
 def operators_wait_for_slots() -> Any:

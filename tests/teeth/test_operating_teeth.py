@@ -22,6 +22,7 @@ from tests.unit import test_lock_watch as lock_watch
 from tests.unit import test_postgres_hosts as postgres_hosts
 from tests.unit import test_reach as reach
 from tests.unit import test_standstill as standstill
+from tests.unit import test_underway as looks
 from tests.unit.views import test_arguments as view_arguments
 from wakeful.cli import run
 from wakeful.testing.timewarp import Timewarp
@@ -74,6 +75,22 @@ def freed_key() -> None:
 def ended_call() -> None:
     """tests/conformance: a call whose turn has ended."""
     play(underway.test_one_whose_turn_has_ended_is_not_undone_though_its_commit_is_on_its_way)
+
+
+def strange_name() -> None:
+    """tests/unit: the name of another object's call."""
+    asyncio.run(looks.test_a_call_is_stopped_by_the_name_of_its_own_object_only())
+
+
+def crowded_line() -> None:
+    """tests/unit: a look at an object for which many wait."""
+    patch = HERE.request.getfixturevalue("monkeypatch")
+    asyncio.run(looks.test_due_timers_that_wait_for_one_object_are_gone_through_once(patch))
+
+
+def lingering_code() -> None:
+    """tests/unit: code of a turn that is over."""
+    asyncio.run(looks.test_code_of_a_turn_that_is_over_is_seen_while_its_object_waits_for_it())
 
 
 def slotless_call() -> None:
@@ -177,6 +194,9 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "a_call_that_is_cancelled_goes_on": (undone_call,),
     "a_call_that_is_cancelled_frees_no_key": (freed_key,),
     "a_turn_that_has_ended_is_cancelled": (ended_call,),
+    "a_call_is_cancelled_through_any_object": (strange_name,),
+    "a_look_goes_through_the_line_for_each_that_waits": (crowded_line,),
+    "code_that_lingers_is_nowhere": (lingering_code,),
     "operators_wait_for_slots": (slotless_call,),
     "what_is_dropped_tells_nobody": (dropped_job,),
     "what_is_dropped_stays_parked": (dropped_alarm,),

@@ -28,6 +28,7 @@ MARKS = {
     "retired": "ring",
     "scheduled": "ring",
     "running": "busy arrow",
+    "lingering": "warn wedge",
     "cancelled": "ring",
     "up": "good dot",
     "draining": "warn half",

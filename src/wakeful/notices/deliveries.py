@@ -6,7 +6,7 @@ where notices are counted: it becomes a delivery at once, or one of many at the 
 rise to nothing, so there is no notice about a notice.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from wakeful.notices.notice import (
     decode_notice,
     encode_notice,
     gather,
+    may_tell_of,
     tells_of,
     without,
 )
@@ -32,9 +33,10 @@ from wakeful.values.ids import RESERVED, ObjectId, shard_of
 from wakeful.values.timers import Parked, Timer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
     from wakeful.runtime.object_runtime import NodeRuntime, ObjectRuntime
+    from wakeful.values.commits import Info
 
 CLASS = f"{RESERVED}Notices"
 ARRIVED, DELIVERY = "notice", "deliver"
@@ -44,6 +46,8 @@ FORGET = "notices.forget"
 WINDOW: Slot = (SYSTEM, "notices.window")
 WAITING: Slot = (SYSTEM, "notices.waiting")
 PAGE = 500
+
+Row = TypeVar("Row")
 
 
 class Window(Struct, array_like=True):
@@ -159,8 +163,7 @@ async def erase(turn: Turn) -> None:
     home = node.home(ObjectId(CLASS, "all"))
     keys = {timer.id.key async for timer in _each_timer(home, Query(cls=CLASS)) if _tells_of(timer, id)}
     keys |= {one.timer.id.key async for one in _each_parked(home, Query(cls=CLASS)) if _tells_of(one.timer, id)}
-    found = await home.reading(home.store.find_objects(Query(cls=CLASS, limit=PAGE)))
-    for info in found:
+    async for info in _each_object(home, Query(cls=CLASS)):
         waiting = await home.reading(home.store.read(info.id, SYSTEM, [WAITING[1]]))
         if any(tells_of(decode_notice(one), id) for data in waiting.values() for one in decode(data)):
             keys.add(info.id.key)
@@ -222,27 +225,35 @@ async def _forget_waiting(turn: Turn, id: ObjectId) -> None:
 
 def _tells_of(timer: Timer, id: ObjectId) -> bool:
     """A notice of it, or of it among others."""
-    if timer.payload is None or timer.name.startswith(ERASE):
+    if timer.payload is None or timer.name.startswith(ERASE) or not may_tell_of(timer.payload, id):
         return False
     return tells_of(decode_notice(timer.payload), id)
 
 
-async def _each_timer(node: "NodeRuntime", query: Query) -> "AsyncIterator[Timer]":
-    query = replace(query, limit=PAGE)
-    while page := await node.reading(node.store.find_timers(query)):
-        for timer in page:
-            yield timer
-        if len(page) < PAGE:
-            return
-        await node.clock.sleep(0)
-        query = replace(query, after=page[-1].sort_key)
+def _each_timer(node: "NodeRuntime", query: Query) -> "AsyncIterator[Timer]":
+    return _each(node, node.store.find_timers, query, lambda timer: timer.sort_key)
 
 
-async def _each_parked(node: "NodeRuntime", query: Query) -> "AsyncIterator[Parked]":
+def _each_parked(node: "NodeRuntime", query: Query) -> "AsyncIterator[Parked]":
+    return _each(node, node.store.find_parked, query, lambda one: (one.number,))
+
+
+def _each_object(node: "NodeRuntime", query: Query) -> "AsyncIterator[Info]":
+    return _each(node, node.store.find_objects, query, lambda info: info.id)
+
+
+async def _each(
+    node: "NodeRuntime",
+    find: "Callable[[Query], Coroutine[Any, Any, list[Row]]]",
+    query: Query,
+    cursor: "Callable[[Row], tuple[object, ...]]",
+) -> "AsyncIterator[Row]":
+    """All rows, page by page, with a breath between: there may be very many, of others."""
     query = replace(query, limit=PAGE)
-    while page := await node.reading(node.store.find_parked(query)):
+    while page := await node.reading(find(query)):
         for one in page:
             yield one
         if len(page) < PAGE:
             return
-        query = replace(query, after=(page[-1].number,))
+        await node.clock.sleep(0)
+        query = replace(query, after=cursor(page[-1]))

@@ -225,6 +225,11 @@ def gather(kind: str, count: int, first: Sequence[Notice], at: int, node: str) -
     return Notice(kind=kind, id=id, at=to_datetime(at), node=node, since=since, count=count, first=tuple(first))
 
 
+def may_tell_of(data: bytes, id: ObjectId) -> bool:
+    """The encoded notice has what that name is encoded as: of most that takes no decoding to deny."""
+    return msgspec.msgpack.encode(id) in data
+
+
 def tells_of(notice: Notice, id: ObjectId) -> bool:
     """It has the name of that object in it."""
     return notice.object == id or any(one.object == id for one in notice.first)

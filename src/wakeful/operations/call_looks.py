@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wakeful.runtime.node import Node
     from wakeful.runtime.registry import ObjectClass
     from wakeful.runtime.turn import Turn
+    from wakeful.values.ids import ObjectId
 
 LIST = "calls.list"  # (limit, class, key)
 CANCEL = "calls.cancel"  # (name)
@@ -33,14 +34,14 @@ class CallFeature(Feature):
             found = await calls.page(View.of_node(node), cls, key, limit)
             return {"rows": found.rows, "mute": found.mute}
 
-        async def cancel(name: str) -> str:
-            return calls_of(node).cancel(name)
+        async def cancel(target: "ObjectId", name: str) -> str:
+            return calls_of(node).cancel(target, name)
 
         def list_all(known: "ObjectClass", call: "Call") -> Any:
             return rows(*call.args)
 
         def stop(known: "ObjectClass", call: "Call") -> Any:
-            return cancel(*call.args)
+            return cancel(call.chain[-1], *call.args)
 
         node.rewrites |= {LIST: list_all, CANCEL: stop}
 

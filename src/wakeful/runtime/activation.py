@@ -410,7 +410,7 @@ class Activation:
                 else:
                     await self._answer(item)
                 if self._lingering is not None:
-                    await self._outlast()
+                    await self._outlast(item)
                 if self.rows.bytes > 2 * self.node.limits.cache_bytes_per_object:
                     await self.settle()  # unsaved rows can't be dropped from the cache
         except asyncio.CancelledError:
@@ -421,11 +421,15 @@ class Activation:
         finally:
             self._next()
 
-    async def _outlast(self) -> None:
+    async def _outlast(self, item: Call | Timer) -> None:
         """Two turns' code never runs at a time."""
-        while self._lingering is not None:
-            lingering, self._lingering = self._lingering, None
-            await asyncio.wait([lingering])
+        self.node.outlasted[self] = (item, self.node.meter.ticks())
+        try:
+            while self._lingering is not None:
+                lingering, self._lingering = self._lingering, None
+                await asyncio.wait([lingering])
+        finally:
+            del self.node.outlasted[self]
 
     async def _run_alone(self, call: Call) -> None:
         """Run a call in its caller's context, which those that come meanwhile must not see."""
@@ -433,7 +437,7 @@ class Activation:
         try:
             await self._answer(call)
             if self._lingering is not None:
-                await self._outlast()
+                await self._outlast(call)
         except asyncio.CancelledError:
             if self._failure is None and not self.node.is_dead:
                 raise

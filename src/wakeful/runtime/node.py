@@ -101,10 +101,10 @@ class Node(NodeRuntime):
         )
         # Least recently used first. Not a plain dict: taking from its front leaves holes to step over.
         self.awake: OrderedDict[ObjectId, Activation] = OrderedDict()
+        self.outlasted: dict[Activation, tuple[Call | Timer, int]] = {}  # that wait for code of whose turn, since when
         self.barred: set[ObjectId] = set()  # that wake here no more, until the store is back
         self.seqs: dict[int, int] = {}  # how many places each shard has given away in this epoch
-        self.queue = TimerQueue(limits.near_timers)
-        self.slots = Slots(limits)
+        self.queue, self.slots = TimerQueue(limits.near_timers), Slots(limits)
         self.slow_start = SlowStart(self.slots, limits, clock, on_wider=lambda: self.dispatcher.poke())
         self.overload, self.deadlines = self._new_overload(), Deadlines(clock)
         self.loader = Loader(store, self.store_failed)

@@ -6,7 +6,7 @@ be meant for nobody else, like what a traceback says. Whoever may only look lear
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypedDict
 
 from wakeful.values.codec import decode_loosely
@@ -67,9 +67,9 @@ def read(data: bytes | None, *, is_masked: bool) -> PlainArguments:
     if data is None:
         return _answer(0, [], {}, is_masked=is_masked)
     try:
-        args, kwargs = decode_loosely(data)
+        args, kwargs = _check(decode_loosely(data))
         count = len(args) + len(kwargs)
-    except (Undecodable, TypeError, ValueError) as error:
+    except (Undecodable, LookupError, TypeError, ValueError) as error:
         shown = [{"$error": str(error)}]
         return _answer(None, shown, {}, is_masked=is_masked)
     if is_masked:
@@ -78,6 +78,14 @@ def read(data: bytes | None, *, is_masked: bool) -> PlainArguments:
     placed = [room.fit(one) for one in room.first(args)]
     named = {str(name): room.fit(kwargs[name]) for name in room.first(kwargs)}
     return _answer(count, placed, named, left_out=room.left_out)
+
+
+def _check(given: Any) -> tuple[Sequence[Any], dict[Any, Any]]:
+    """Arguments, and those with names; `ValueError` for what is damaged so that it is something else."""
+    match given:
+        case [list() | tuple() as args, dict() as kwargs]:
+            return args, kwargs
+    raise ValueError(f"these are no arguments: {text(cut(given)[0])}")
 
 
 def _answer(

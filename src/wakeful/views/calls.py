@@ -13,7 +13,7 @@ from wakeful.views.view import View, is_shown
 
 
 class PlainCall(OfObject):
-    """A call, or the turn of a due timer, in the terms of JSON. `id` is what cancelling takes; None: it can't be cancelled yet."""
+    """A call, or the turn of a due timer, in the terms of JSON. `id` is what cancelling takes; None: it can't be cancelled, or not yet."""
 
     id: str | None
     method: str
@@ -96,6 +96,7 @@ def _wait_words(wait: dict[str, Any], prefix: str | None) -> str:
         "read": "storage: a read",
         "slot": "a slot: as many turns run as may at once",
         "owner": "an owner of its object",
+        "lingering": "code of a turn that is over, which could not be stopped",
     }.get(wait["for"], "its own code, or what that awaits outside")
 
 

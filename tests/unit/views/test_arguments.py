@@ -15,6 +15,7 @@ from wakeful.values.codec import encode
 from wakeful.values.ids import ObjectId
 from wakeful.views import arguments, jobs, objects, parked, schedules
 from wakeful.views.arguments import EACH_CHARS, LISTED_BYTES, SHOWN_CHARS, words
+from wakeful.views.plain import text
 from wakeful.views.view import View
 
 ONCE = RetryPolicy(max_attempts=1, backoff=fixed("1s"))
@@ -169,3 +170,11 @@ def test_what_can_t_be_read_is_said_in_its_place(data: bytes) -> None:
     given = arguments.brief(SEER, data)
     assert given["count"] is None
     assert "$error" in str(given["args"])
+
+
+@pytest.mark.parametrize("given", [[{"a": 1}, [5]], [["tea"], ["at"]], [{"a": 1}, {}], ["tea", {}], {"a": 1, "b": 2}])
+def test_what_is_no_list_with_names_is_shown_as_it_is(given: Any) -> None:
+    shown = arguments.read(encode(given), is_masked=False)
+    assert shown["count"] is None
+    assert shown["args"] == [{"$error": f"these are no arguments: {text(given)}"}]
+    assert arguments.read(encode(given), is_masked=True)["args"] is None
