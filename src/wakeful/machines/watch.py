@@ -87,15 +87,15 @@ class Watch:
             if known == before and _is_over(wanted, known):
                 known = await self._look(until_s)  # it may have begun anew since
             if _is_over(wanted, known):
-                words = f"{self._what} has ended, and will not be {_words(wanted)}; {self._last_words()}"
-                raise Conflict(words, code="watch.ended")
+                end = f"{self._what} has ended, and will not be {_words(wanted)}; {self._last_words()}"
+                raise Conflict(end, code="watch.ended")
             if isinstance(known, Snapshot) and _is_so(wanted, known):
                 return known
             if known is not None:
                 known = await self._read(until_s)
             if known is None:
-                words = f"{self._what} was not {_words(wanted)} within {timeout}; {self._last_words()}"
-                raise DeadlineExceeded(words, code="watch.timeout")
+                late = f"{self._what} was not {_words(wanted)} within {timeout}; {self._last_words()}"
+                raise DeadlineExceeded(late, code="watch.timeout")
 
     async def send(self, event: str | Mapping[str, Any], /, **data: Any) -> Snapshot | None:
         """Give it an event, as `Machine.send`; how it stands then, None where its class shows this caller nothing."""
