@@ -12,7 +12,7 @@ from wakeful.machines.steps import EVENT, RESET, begin, clear, note, present, ta
 from wakeful.objects import DurableObject
 from wakeful.policy.retry import RetryPolicy
 from wakeful.runtime.context import runtime_of
-from wakeful.runtime.registry import reader
+from wakeful.runtime.registry import for_operators, reader
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.statechart.step import can, start, step
 from wakeful.values.errors import Conflict
@@ -76,6 +76,7 @@ class Machine(DurableObject):
         note(turn, EVENT, now)
         return snapshot_of(bound, kept)
 
+    @for_operators("`POST /v1/objects/CLASS/KEY/machine/reset`, or `wakeful reset CLASS KEY`")
     async def reset(self, input: Any = None, *, force: bool = False) -> Snapshot:
         """Begin anew with this input, when it is over: done, failed or stopped. `Conflict` while it is active, unless forced.
 

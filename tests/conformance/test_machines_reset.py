@@ -208,3 +208,21 @@ async def test_a_child_that_begins_anew_still_talks_to_its_parent_which_heard_it
         await world.get(trip.Tour, "t").send("HOME")
         await world.settle()
         assert (await leg.snapshot()).status == "new"  # stopped with the state that it was for
+
+
+async def test_who_waits_with_an_end_in_mind_hears_of_the_new_life() -> None:
+    trip = Trip()
+    async with trip.app.world() as world, trip.app.watch(trip.Tour, "t") as watch:
+        await watch.send("HOME")
+        assert (await watch.wait_for("home")).status == "done"
+        await world.get(trip.Tour, "t").reset()
+        assert (await watch.wait_for("out", timeout="5s")).status == "active"
+        assert (await watch.send("HOME")).status == "done"  # as it was at the first end
+        with pytest.raises(errors.Conflict) as ended:
+            await watch.wait_for("far", timeout="5s")
+        assert ended.value.code == "watch.ended"
+        await world.get(trip.Tour, "t").reset()
+        waiting = asyncio.ensure_future(watch.wait_for("far", timeout="5s"))
+        await world.settle()
+        await world.get(trip.Tour, "t").send("FAR")
+        assert (await waiting).value == "far"

@@ -68,15 +68,39 @@ async def test_who_may() -> None:
         assert (await stage.ask("POST", f"{LAMP}/machine/reset", token=eu)).status_code == 200
 
 
-async def test_the_client_does_it_as_an_operator_and_as_a_caller() -> None:
+async def test_a_caller_may_not_by_the_name_of_the_method_and_is_told_the_way() -> None:
+    async with opened(make_app()) as stage:
+        await stage.ask("POST", f"{LAMP}/send", json=["BREAK"])
+        job = {"class": "Lamp", "key": "eu:a", "method": "reset"}
+        daily = {"spec": "@daily", "handler": "reset"}
+        asks: list[tuple[str, str, Any]] = [("POST", f"{LAMP}/reset", {"force": True}), ("POST", "/v1/jobs", job)]
+        asks.append(("PUT", f"{LAMP}/schedules/daily", daily))
+        for method, path, body in asks:  # whoever is on this machine may do everything, and not this way either
+            answer = await stage.ask(method, path, json=body)
+            found = problem(answer, 404, "method.operators")
+            assert "/machine/reset" in found["detail"]
+            assert "wakeful reset" in found["detail"]
+        assert (await stage.get(LAMP))["machine"]["status"] == "done"
+        lamp = stage.app.deployment.registry.by_name("Lamp").cls
+        with pytest.raises(errors.UnknownMethod, match="machine/reset"):
+            await stage.app.token(lamp, "eu:a", methods=["reset"])
+        text = await stage.app.token(lamp, "eu:a")
+        problem(await stage.ask("POST", f"{LAMP}/reset", token=text), 403, "denied.method")
+        listed = await stage.get("/v1/classes")
+        assert "reset" not in str(listed)
+        assert "/v1/objects/Lamp/{key}/reset" not in (await stage.get("/openapi.json"))["paths"]
+        assert (await stage.world.get(lamp, "eu:a").reset()).status == "active"  # the program itself may
+
+
+async def test_the_client_does_it_as_an_operator_and_not_as_a_caller() -> None:
     async with served(make_app()) as shop, client_of(shop) as client:
         await client.get("Lamp", "a").send("BREAK")
         assert (await client.reset("Lamp", "a", 7))["value"] == "on"
         with pytest.raises(errors.Conflict):
             await client.reset("Lamp", "a")
-        await client.get("Lamp", "a").send("BREAK")
-        await client.get("Lamp", "a").reset(8)
-        assert (await client.object("Lamp", "a"))["machine"]["context"] == {"with": 8}
+        with pytest.raises(errors.UnknownMethod, match="wakeful reset"):
+            await client.get("Lamp", "a").reset(8, force=True)
+        assert (await client.object("Lamp", "a"))["machine"]["context"] == {"with": 7}
 
 
 @asynccontextmanager

@@ -64,6 +64,27 @@ async def test_without_events_it_only_watches() -> None:
             assert socket.texts[0]["snapshot"]["status"] == "new"
 
 
+async def test_one_for_events_alone_is_not_told_how_the_machine_stands() -> None:
+    async with opened(make_app()) as stage:
+        await stage.token("other", "admin")
+        for options in ({"methods": [], "events": ["OPEN"]}, {"methods": ["send"]}):
+            text = await token(stage, **options)
+            answer = await stage.ask("POST", f"{PATH_OF}send", json=["OPEN"], token=text)
+            assert (answer.status_code, answer.json()) == (200, {"result": None})
+            assert await refusal(stage, "POST", f"{PATH_OF}snapshot", text) == (403, "denied.method")
+
+
+async def test_one_outlives_its_object_and_makes_it_anew() -> None:
+    async with opened(make_app()) as stage:
+        await stage.token("other", "admin")
+        door = stage.app.deployment.registry.by_name("Door").cls
+        text = await token(stage, events=["OPEN"])
+        await stage.ask("POST", f"{PATH_OF}send", json=["OPEN"], token=text)
+        assert await stage.app.forget(door, "front")
+        answer = await stage.ask("POST", f"{PATH_OF}send", json=["OPEN"], token=text)
+        assert (answer.status_code, answer.json()["result"]["value"]) == (200, "open")
+
+
 async def test_the_class_knows_whose_it_is() -> None:
     app, callers = App(), []
 

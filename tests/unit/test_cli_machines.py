@@ -57,6 +57,12 @@ def test_a_machine_that_is_over_begins_anew(stage: Stage) -> None:
     ]
 
 
+def test_a_call_of_the_method_is_no_way_round_the_audit(stage: Stage) -> None:
+    refused = stage("call", "Lamp", "a", "reset", "--app", "app.py")
+    assert (refused.code, "method.operators" in refused.err, "wakeful reset" in refused.err) == (2, True, True)
+    assert stage("show", "Lamp", "a", "--json").json["machine"]["status"] == "done"
+
+
 def test_what_is_no_input_and_no_machine_is_refused(stage: Stage) -> None:
     refused = stage("reset", "Lamp", "a", "--input", "{", "--app", "app.py")
     assert (refused.code, "--input is no JSON" in refused.err) == (2, True)

@@ -363,7 +363,7 @@ def _method(node: "Node") -> tuple[str, str]:
     methods = []
     for cls in own_classes(node.registry.names()):
         known = node.registry.by_name(cls)
-        for name in sorted(known.methods):
+        for name in known.outside:
             needs = _sample_arguments(known.cls, name)
             methods.append((len(needs), name not in known.readers, cls, " ".join([name, *needs])))
     return min(methods)[2:] if methods else ("CLASS", "METHOD")

@@ -30,9 +30,9 @@ _FIRST = "-000"  # how the name of an image's first row ends
 
 # What is no part of the object as it was: who is connected to it, and what waits for jobs.
 _LEFT = ("socket", "jobs.")
-# Timers of its own, and what is kept beside those of schedules. Jobs and messages are others' wishes, and stay.
+# Timers of its own, and what is kept beside those of schedules and actions. Jobs and messages are others' wishes, and stay.
 TIMERS = frozenset({ALARM, "schedule", "run", "machine", "machine-do", "machine-run"})
-_TIMER_ROWS = ("schedule", "run:")
+_TIMER_ROWS = ("schedule", "run:", "machine.sender:")
 
 TimerFields = tuple[int, int, int, int, int, bytes | None]  # due_at, nominal_at, seq, attempt, priority, payload
 
@@ -59,7 +59,7 @@ def is_kept(slot: Slot) -> bool:
 
 
 def is_of_timers(slot: Slot) -> bool:
-    """The row belongs to a schedule."""
+    """The row belongs to a timer."""
     return slot[0] == SYSTEM and slot[1].startswith(_TIMER_ROWS)
 
 

@@ -21,6 +21,7 @@ from wakeful.machines.snapshot import Snapshot
 from wakeful.machines.watchers import News
 from wakeful.operations.arguments import weighs_more
 from wakeful.policy.shares import Asker
+from wakeful.security.object_tokens import SNAPSHOT
 from wakeful.values.errors import NotRunning, WakefulError
 from wakeful.values.ids import ObjectId
 from wakeful.values.json_patch import diff, json_bytes
@@ -37,9 +38,11 @@ PATCHES = flag("patches", "Tell after the first snapshot only what has changed, 
 
 
 async def shown_to(node: "Node", id: ObjectId, answer: Any, who: "Caller", *, deadline_at: int | None = None) -> Any:
-    """An answer of an object as this caller may see it: of a machine's snapshot what its class says."""
+    """An answer of an object as this caller may see it: of a machine's snapshot what its class, or the token, says."""
     if not isinstance(answer, Snapshot):
         return answer
+    if who.grant is not None and SNAPSHOT not in who.grant.methods:
+        return None
     bound = feature_of(node).classes.get(id.cls)
     if bound is None or bound.cls.visible is Machine.visible:  # type: ignore[attr-defined]
         return answer

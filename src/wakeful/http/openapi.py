@@ -162,7 +162,7 @@ Shapes = dict[tuple[str, str], dict[str, Any]]  # the schema of each argument, b
 def _add_class(known: "ObjectClass", paths: dict[str, dict[str, Any]], schemas: dict[str, Any]) -> None:
     base = next(route for route in ROWS if route.is_call)
     shapes = _shapes(known, schemas)
-    for method in sorted(known.methods):
+    for method in known.outside:
         signature = signature_of(known, method)
         about = inspect.getdoc(getattr(known.cls, method)) or ""
         made = {
@@ -216,7 +216,7 @@ def _shapes(known: "ObjectClass", schemas: dict[str, Any]) -> Shapes:
     """
     shapes: Shapes = {}
     hints: list[tuple[tuple[str, str], Any]] = []
-    for method in sorted(known.methods):
+    for method in known.outside:
         signature = signature_of(known, method)
         for one in (*signature.by_place, *signature.by_name.values(), signature.rest, signature.others):
             if one is not None:

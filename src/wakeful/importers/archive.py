@@ -123,7 +123,7 @@ PAGE = 500
 TRIES = 5
 SAID_MAX = 200  # of what an error of the file quotes
 INT_MAX = (1 << 63) - 1
-LEFT = ("sockets", "socket#")  # connections stay where they are
+LEFT = ("sockets", "socket#", "machine.sender:")  # connections stay where they are, and no file says who sent an event
 # The fields of each kind of line, which are those of `export`; an older file may have fewer.
 _HEAD = frozenset({FORM, "version", "class", "key", "created_at", "active_at"})
 _TIMER = frozenset(Timer.__struct_fields__) - {"id", "started"}

@@ -75,7 +75,8 @@ class Actors:
         """Run a callback until its state is left; one that returns rests until then, one that raises is an error."""
         src, input, number = call[:3]
         id, began_at = timer.name.partition(":")[2], self._node.clock.now()
-        inbox = self._inboxes.setdefault((timer.id, timer.name, number), Inbox())
+        name = (timer.id, timer.name, number)
+        inbox = self._inboxes[name] = Inbox(self._inboxes.get(name))
 
         async def send_back(event: str | Mapping[str, Any], /, **data: Any) -> None:
             await self._say(timer, (id, number, event_of(event, data)))
@@ -86,7 +87,8 @@ class Actors:
         except Exception as error:
             await self._answer(timer, call, began_at, False, plain(error))
         finally:
-            self._drop((timer.id, timer.name, number))
+            if self._inboxes.get(name) is inbox:  # the same start may run here again while this one cleans up
+                self._drop(name)
 
     async def _say(self, timer: Timer, args: tuple[Any, ...]) -> None:
         node, tries = self._node, 0
@@ -139,9 +141,12 @@ class Actors:
 class Inbox:
     """What a callback was sent: `async for event in receive`."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: "Inbox | None" = None) -> None:
+        """With what the one `before` has not given out: who listened there, if anybody, does so no more."""
         self._events: deque[dict[str, Any]] = deque(maxlen=INBOX_MAX)
         self._is_there = asyncio.Event()
+        if before is not None:
+            self._events, before._events = before._events, self._events
 
     def put(self, event: dict[str, Any]) -> bool:
         """Whether there was room; if not, the oldest gives way."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from wakeful.machines.bindings import Bound
 from wakeful.machines.node_machines import DELAY, DO, RUN, NodeMachines
-from wakeful.machines.records import MachineRecord, Parent, Sender
+from wakeful.machines.records import OUTSIDE, MachineRecord, Parent, Sender, note_sender
 from wakeful.runtime.turn import Turn
 from wakeful.statechart.effects import PARENT, Act, Cancel, Delay, Effect, Emit, Invoke, Log, Send, Stop
 from wakeful.values.codec import encode
@@ -50,7 +50,7 @@ class Carrier:
         self._kept = kept
         self._event = event
         self._arriving = arriving or {}
-        self._sender = [] if sender is None else [sender.pack()]
+        self._sender = sender or OUTSIDE
         self._node = turn.activation.node
         self._id = turn.activation.id
         self._acts: list[list[Any]] = []
@@ -63,7 +63,7 @@ class Carrier:
             elif isinstance(effect, Cancel):
                 self._turn.clear_timer(f"{DELAY}:{effect.id}")
             elif isinstance(effect, Act):
-                self._acts.append([effect.name, effect.params, effect.context, effect.event, *self._sender])
+                self._acts.append([effect.name, effect.params, effect.context, effect.event])
             elif isinstance(effect, Invoke):
                 self._invoke(effect)
             elif isinstance(effect, Stop):
@@ -76,7 +76,9 @@ class Carrier:
                 self._feature.log(self._id, effect)
         if self._acts:
             seq = self._node.next_seq(self._turn.activation.shard)
-            self._set(f"{DO}:{seq:x}", self._node.clock.now(), encode(self._acts))
+            name = f"{DO}:{seq:x}"
+            self._set(name, self._node.clock.now(), encode(self._acts))
+            note_sender(self._turn, name, self._sender)
 
     def stop(self, id: str) -> None:
         """Stop an actor, once this turn is on disk."""
@@ -107,9 +109,10 @@ class Carrier:
         self._sources[id] = effect.src
         if self._bound.is_child(effect.src):
             me = Parent(self._id.cls, self._id.key, id, number, effect.is_synced)
-            has_been = id in self._arriving
-            letter = ["arrive", list(me), self._arriving[id]] if has_been else ["start", list(me), effect.input]
-            self._mail(child_id(self._id, effect.src, id), letter)
+            found = (
+                [self._arriving[id]] if id in self._arriving else []
+            )  # at the end, where earlier versions do not look
+            self._mail(child_id(self._id, effect.src, id), ["start", list(me), effect.input, *found])
             return
         payload = [effect.src, effect.input, number, kept.snapshot["context"], self._event]
         self._set(f"{RUN}:{id}", self._node.clock.now(), encode(payload))

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
     from wakeful.runtime.object_runtime import ObjectRuntime
 
-_STARTS = ("start", "arrive")
 _DIED = {"name": "Crashed", "message": "the process died too often while it started"}
 
 
@@ -38,9 +37,10 @@ class Mail(Owner):
         turn.occurrence = self.occurrence(timer)
         kind, *rest = decode(without_trace(timer.payload))
         if kind == "start":
-            return await self._start(turn, bound, Parent(*rest[0]), rest[1])
-        if kind == "arrive":
-            return await self._arrive(turn, bound, Parent(*rest[0]), rest[1])
+            parent, input, *found = rest
+            if found:
+                return await self._arrive(turn, bound, Parent(*parent), found[0])
+            return await self._start(turn, bound, Parent(*parent), input)
         if kind == "stop":
             return await self._stop(turn, bound, rest[0])
         if kind == "down":
@@ -63,7 +63,7 @@ class Mail(Owner):
         if again is not None:
             return again
         kind, *rest = decode(without_trace(timer.payload))
-        if kind not in _STARTS:
+        if kind != "start":
             return Park(timer)
         parent = Parent(*rest[0])
         error = _DIED if failure.error is None else plain(failure.error)
@@ -74,7 +74,7 @@ class Mail(Owner):
     async def on_forgotten(self, turn: Turn, timer: Timer) -> None:
         """One that was to be started never is: whoever waits for it hears of that."""
         kind, *rest = decode(without_trace(timer.payload))
-        if kind in _STARTS:
+        if kind == "start":
             await tell_parent(self._feature, turn, Parent(*rest[0]))
 
     def occurrence(self, timer: Timer) -> Occurrence:

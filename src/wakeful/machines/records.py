@@ -182,13 +182,42 @@ class Sender:
         return cls("object", object=turn.chain[-2]) if len(turn.chain) > 1 else cls("outside")
 
     def pack(self) -> list[str | None]:
-        """For the payload of a timer."""
+        """As it is kept."""
         return [self.kind, self.name, *(self.object or (None, None))]
 
     @classmethod
     def unpack(cls, kept: list[str]) -> "Sender":
         kind, name, of, key = kept
         return cls(kind, name, None if of is None else ObjectId(of, key))
+
+
+OUTSIDE = Sender("outside")
+
+# Whoever sent the event that asked for actions stands in a row beside their timer: the timer itself is read by processes
+# of other versions too, while they are rolled out. Without a row it was sent from outside, or asked for by a version that
+# did not say.
+SENT_BY = "machine.sender:"
+
+
+def sender_slot(timer: str) -> Slot:
+    """Of the timer of that name."""
+    return (SYSTEM, SENT_BY + timer.partition(":")[2])
+
+
+def note_sender(turn: Turn, timer: str, sender: Sender) -> None:
+    if sender != OUTSIDE:
+        turn.writes[sender_slot(timer)] = encode(sender.pack())
+
+
+async def read_sender(turn: Turn, timer: str) -> Sender:
+    data = await turn.activation.rows.read(sender_slot(timer))
+    return OUTSIDE if data is None else Sender.unpack(decode(data))
+
+
+async def forget_sender(turn: Turn, timer: str) -> None:
+    slot = sender_slot(timer)
+    if await turn.activation.rows.read(slot) is not None:
+        turn.writes[slot] = None
 
 
 _SENDER: ContextVar[Sender | None] = ContextVar("wakeful_machine_sender", default=None)

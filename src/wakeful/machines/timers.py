@@ -7,7 +7,18 @@ from msgspec.structs import replace
 
 from wakeful.machines.actors import SAY
 from wakeful.machines.node_machines import DELAY, DO, RUN, NodeMachines, feature_of
-from wakeful.machines.records import NEWER, ROW, MachineRecord, Sender, load, save, sent_by
+from wakeful.machines.records import (
+    NEWER,
+    ROW,
+    MachineRecord,
+    Sender,
+    forget_sender,
+    load,
+    read_sender,
+    save,
+    sender_slot,
+    sent_by,
+)
 from wakeful.machines.steps import EVENT, note, present, take
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.timer_handler import Failed, Park, RowTimers, RunLater
@@ -160,10 +171,10 @@ class Doings(Owner):
 
     async def run(self, turn: Turn, bound: "Bound", timer: Timer) -> bool:
         turn.occurrence = self.occurrence(timer)
-        (name, params, context, event, *sender), *rest = decode(without_trace(timer.payload))
+        (name, params, context, event, *_), *rest = decode(without_trace(timer.payload))
         if name not in bound.doings:
             raise BadHandler(f"{timer.id}: {bound.name} has no @action {name!r} any more", code="chart.unbound")
-        with sent_by(Sender.unpack(sender[0]) if sender else None):  # of an earlier version there is none
+        with sent_by(await read_sender(turn, timer.name)):
             await bound.method(name, turn.activation.instance, context, event, params)
         if rest:
             node = turn.activation.node
@@ -171,6 +182,8 @@ class Doings(Owner):
             turn.set_timer(
                 Timer(timer.id, timer.name, now, now, seq, payload=with_trace(encode(rest), trace_in(timer.payload)))
             )
+        else:
+            await forget_sender(turn, timer.name)
         return True
 
     def occurrence(self, timer: Timer) -> Occurrence:
@@ -178,7 +191,7 @@ class Doings(Owner):
         return Occurrence(f"{DO}:{name}", run_id(timer), timer.nominal_at)
 
     def reads(self, timer: Timer) -> Slot | None:
-        return None
+        return sender_slot(timer.name)
 
 
 class Runs(Owner):

@@ -79,18 +79,23 @@ class Watch:
         until_s = None
         if timeout is not None:
             until_s = asyncio.get_running_loop().time() + duration_ms(timeout, what="timeout") / 1000
-        known: News | None = self.snapshot
-        while True:
-            if isinstance(known, Snapshot):
-                if _is_so(wanted, known):
-                    return known
-                if known.status in ENDED:
-                    words = f"{self._what} has ended, and will not be {_words(wanted)}; {self._last_words()}"
-                    raise Conflict(words, code="watch.ended")
+        before = self.snapshot
+        known: News | None = before
+        if before is None:
             known = await self._read(until_s)
+        while True:
+            if known == before and _is_over(wanted, known):
+                known = await self._look(until_s)  # it may have begun anew since
+            if _is_over(wanted, known):
+                end = f"{self._what} has ended, and will not be {_words(wanted)}; {self._last_words()}"
+                raise Conflict(end, code="watch.ended")
+            if isinstance(known, Snapshot) and _is_so(wanted, known):
+                return known
+            if known is not None:
+                known = await self._read(until_s)
             if known is None:
-                words = f"{self._what} was not {_words(wanted)} within {timeout}; {self._last_words()}"
-                raise DeadlineExceeded(words, code="watch.timeout")
+                late = f"{self._what} was not {_words(wanted)} within {timeout}; {self._last_words()}"
+                raise DeadlineExceeded(late, code="watch.timeout")
 
     async def send(self, event: str | Mapping[str, Any], /, **data: Any) -> Snapshot | None:
         """Give it an event, as `Machine.send`; how it stands then, None where its class shows this caller nothing."""
@@ -108,10 +113,31 @@ class Watch:
             await asyncio.wait({reading})
         await self._drop()
 
-    async def _read(self, until_s: float | None = None) -> News | None:
-        """The next piece of news, the same for all who wait for it; None when it is not there by then."""
+    async def _look(self, until_s: float | None) -> News | None:
+        """How it stands now, beside the news that all read; None when that is not there by then."""
+        self._check_open()
+        news = self._source()
+        limit = asyncio.timeout_at(until_s)
+        try:
+            async with limit:
+                piece = await anext(news)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return None
+        finally:
+            await news.aclose()
+        if isinstance(piece, Snapshot):
+            self.snapshot = piece
+        return piece
+
+    def _check_open(self) -> None:
         if self._is_closed:
             raise NotRunning(f"nobody watches {self._what} any more: this watch is closed", code=CLOSED)
+
+    async def _read(self, until_s: float | None = None) -> News | None:
+        """The next piece of news, the same for all who wait for it; None when it is not there by then."""
+        self._check_open()
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._next())
         reading = self._reading
@@ -159,6 +185,11 @@ class Watch:
 
 def _is_so(wanted: Wanted, snapshot: Snapshot) -> bool:
     return snapshot.matches(wanted) if isinstance(wanted, str | Mapping) else bool(wanted(snapshot))
+
+
+def _is_over(wanted: Wanted, known: News | None) -> bool:
+    """It has ended otherwise."""
+    return isinstance(known, Snapshot) and known.status in ENDED and not _is_so(wanted, known)
 
 
 def _words(wanted: Wanted) -> str:

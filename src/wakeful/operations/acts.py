@@ -117,7 +117,7 @@ class Acts:
         """Put a method of the object on a schedule."""
         for method in (handler, options.get("on_missed")):
             if self._registry is not None and method is not None:
-                self._registry.by_name(id.cls).check_method(check_method_name(method))
+                self._registry.by_name(id.cls).check_outside(check_method_name(method))
         detail = {"spec": str(getattr(spec, "text", spec)), "handler": handler}
         async with self.row("schedule.add", f"{id} {name or ''}".rstrip(), detail):
             return await self.send(id, "schedules.add", (spec, handler, *args), {"name": name, **options})

@@ -25,7 +25,7 @@ def write_stubs(classes: Iterable[ObjectClass], made_from: str) -> str:
 
 
 def _protocol(known: ObjectClass, imports: set[str]) -> str:
-    methods = [_method(known.cls, name, imports) for name in sorted(known.methods)]
+    methods = [_method(known.cls, name, imports) for name in known.outside]
     doc = [_doc(known.cls.__doc__)] if known.cls.__doc__ else []
     body = "\n\n".join([*doc, *methods]) or "..."
     return f"class {known.name}(typing.Protocol):\n{indent(body, '    ')}"

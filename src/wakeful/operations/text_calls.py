@@ -31,5 +31,5 @@ def rewrite(known: "ObjectClass", call: "Call") -> None:
     from wakeful.operations.arguments import signature_of
 
     method, texts = call.args
-    known.check_method(method)
+    known.check_outside(method)
     call.method, call.args = method, tuple(signature_of(known, method).read_texts(texts))

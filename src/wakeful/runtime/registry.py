@@ -141,6 +141,16 @@ def internal(method: F) -> F:
     return method
 
 
+def for_operators(way: str) -> Callable[[F], F]:
+    """Mark a method that the program may call, and callers outside it only in this way: it asks more of them, and is audited."""
+
+    def mark(method: F) -> F:
+        method.__wakeful_operators__ = way  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class ObjectClass:
     """A registered class, looked at once."""
@@ -178,6 +188,25 @@ class ObjectClass:
                 "is not an `async def` method of the class; a plain `def` is called in a thread with @in_thread on it"
             )
         raise UnknownMethod(f"{self.name}.{name} {reason}")
+
+    def check_outside(self, name: str) -> None:
+        """`UnknownMethod` unless callers outside the program may call it, with the reason."""
+        self.check_method(name)
+        way = self._way(name)
+        if way is not None:
+            raise UnknownMethod(
+                f"{self.name}.{name} is for the program's own code and for operators: {way}", code="method.operators"
+            )
+
+    @property
+    def outside(self) -> list[str]:
+        """The methods that callers outside the program may call, by name."""
+        return sorted(name for name in self.methods if self._way(name) is None)
+
+    def _way(self, name: str) -> str | None:
+        """By which operators reach what others outside may not call."""
+        way: str | None = getattr(getattr(self.cls, name), "__wakeful_operators__", None)
+        return way
 
 
 class Registry:

@@ -134,7 +134,7 @@ def check_grant(
     if known is not None:
         for method in chosen:
             if method != CONNECT:
-                known.check_method(method)
+                known.check_outside(method)
     types = None if events is None else tuple(events)
     if types is not None and not (0 < len(types) <= EVENTS_MAX and all(isinstance(one, str) and one for one in types)):
         raise BadOption(f"a token for {id}: name 1 to {EVENTS_MAX} events, or none at all", code="token.events")

@@ -121,7 +121,7 @@ def check_call(registry: "Registry", cls: object, key: object, method: object) -
     name = check_method_name(method)
     if id.cls.startswith(RESERVED) or not registry.knows(id.cls):
         raise unknown_class(registry, id.cls)
-    registry.by_name(id.cls).check_method(name)
+    registry.by_name(id.cls).check_outside(name)
     return id
 
 

@@ -71,4 +71,4 @@ def methods_of(view: View, name: str) -> tuple[bool | None, list[PlainMethod] | 
     if registry is None or name not in registry.names():
         return (None if registry is None else False), None
     known = registry.by_name(name)
-    return True, [{"name": one, "is_reader": one in known.readers} for one in sorted(known.methods)]
+    return True, [{"name": one, "is_reader": one in known.readers} for one in known.outside]

@@ -12,6 +12,8 @@ import pytest
 from tests.unit.importers import import_stage as stage
 from wakeful import Machine
 from wakeful.importers import xstate
+from wakeful.machines.node_machines import NodeMachines
+from wakeful.machines.records import Parent
 from wakeful.values.errors import BadInput, Conflict, Unavailable
 from wakeful.values.ids import ObjectId
 
@@ -130,6 +132,22 @@ def with_kid(kid: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 async def kid_of(world: Any, id: str = "kid1") -> Any:
     return await world.node.send(ObjectId("Kid", f"o-1/{id}"), "snapshot", (), {})
+
+
+def test_the_version_before_reads_the_letter_to_a_child_as_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    letters: list[Any] = []
+    monkeypatch.setattr(NodeMachines, "mail", lambda self, turn, target, letter: letters.append(letter))
+
+    async def body(world: Any, bring: Any) -> None:
+        await bring(with_kid(KID), restarts=True)
+        [(kind, *rest)] = letters
+        parent, input = (
+            Parent(*rest[0]),
+            rest[1],
+        )  # as caeae0f unpacks it: it begins the child, and looks at nothing more
+        assert (kind, parent.id, parent.actor, input) == ("start", O1, "kid1", None)
+
+    lived(body)
 
 
 def test_a_child_machine_goes_on_where_it_was_and_belongs_to_its_parent() -> None:
