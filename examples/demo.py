@@ -1,6 +1,4 @@
-"""A small town for the dashboard, with lamps that break and a bell that overlaps with itself. Run it: `make demo`.
-
-`python examples/demo.py FILE.db` lives half an hour in a moment; `wakeful dev` then goes on from there in real time."""
+"""A small town for the dashboard, with lamps that break and a bell that overlaps with itself. Run it: `make demo`."""
 
 import asyncio
 import sys
@@ -9,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from wakeful import AlarmInfo, App, DurableObject, Machine, RetryPolicy, Run, every
 
 app = App()
-app.on(("parked", "missed"), print)  # whom a town would call
+app.on(("parked", "missed"), print)  # a town would call somebody
 
 
 @app.object
@@ -22,9 +20,9 @@ class Letter(DurableObject):
         await self.storage.put("delivered", await self.storage.get("delivered", 0) + 1)
 
     async def charge(self, cents: int) -> dict[str, int]:
-        if cents > 500:
-            raise ConnectionError(f"the bank did not answer about {cents} cents")
-        return {"paid": cents}
+        if cents <= 500:
+            return {"paid": cents}
+        raise ConnectionError(f"the bank did not answer about {cents} cents")
 
 
 @app.object
@@ -72,6 +70,7 @@ async def on_start(app: App) -> None:
 
 
 async def past(file: str) -> None:
+    """Live half an hour in a moment; `wakeful dev` then goes on from there in real time."""
     async with app.world(store=f"sqlite:{file}", start=datetime.now(UTC) - timedelta(minutes=30)) as world:
         await on_start(app)
         await world.advance(minutes=30)
