@@ -13,8 +13,10 @@ from wakeful.machines.carrier import Carrier
 from wakeful.machines.mail import Mail
 from wakeful.machines.records import ROW, save
 from wakeful.machines.timers import Doings, Runs
+from wakeful.machines.watch import Watch
 from wakeful.machines.watchers import Watchers
 from wakeful.runtime.activation import Activation
+from wakeful.runtime.registry import ObjectClass
 from wakeful.runtime.sideline import Sideline
 from wakeful.runtime.timer_runs import TimerRuns
 from wakeful.statechart.effects import Cancel
@@ -214,6 +216,23 @@ def a_delayed_message_is_for_whoever_has_the_id() -> Any:
 def a_reset_leaves_the_delays_of_the_life_before() -> Any:
     """What it started before goes on: its timers and actors are still there."""
     return swapped(machine, "clear", lambda clear: lambda feature, turn, bound, kept: None)
+
+
+def callers_outside_reset_by_the_name_of_the_method() -> Any:
+    """Whoever may call may wipe machines, and no row says so."""
+    return swapped(ObjectClass, "check_outside", lambda check: ObjectClass.check_method)
+
+
+def a_watch_trusts_the_end_it_knew() -> Any:
+    """It does not look whether the machine has begun anew."""
+
+    def make(look: Any) -> Any:
+        async def broken(self: Watch, until_s: Any) -> Any:
+            return self.snapshot
+
+        return broken
+
+    return swapped(Watch, "_look", make)
 
 
 def a_callback_begins_once() -> Any:

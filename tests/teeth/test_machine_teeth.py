@@ -12,11 +12,13 @@ from tests.conformance import (
     test_machines_talking,
     test_machines_watch,
 )
+from tests.http import test_machine_reset
 from tests.sim.machine_life import calm, live
 from tests.teeth import broken_machines
 from tests.teeth.catching import Catcher, Teeth
 from tests.unit.importers import test_machine_import
 from tests.unit.machines import test_bindings
+from wakeful import errors
 
 
 def lives() -> None:
@@ -77,6 +79,19 @@ def resets() -> None:
     asyncio.run(test_machines_reset.test_nothing_of_the_life_before_goes_on("memory:"))
 
 
+def resets_outside() -> None:
+    """tests/http: a caller is told the operators' way."""
+    asyncio.run(test_machine_reset.test_a_caller_may_not_by_the_name_of_the_method_and_is_told_the_way())
+
+
+def waits_again() -> None:
+    """tests/conformance: a watch over two lives."""
+    try:
+        asyncio.run(test_machines_reset.test_who_waits_with_an_end_in_mind_hears_of_the_new_life())
+    except errors.Conflict as error:
+        raise AssertionError(error) from error
+
+
 def callbacks() -> None:
     """tests/conformance: a callback whose process died."""
     asyncio.run(test_machines_talking.test_a_callback_begins_anew_when_its_process_died("memory:", "error"))
@@ -123,6 +138,8 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "work_beside_turns_begins_again_whatever_runs": (outages,),
     "a_child_machine_that_arrives_begins_from_its_start": (arrivals,),
     "a_reset_leaves_the_delays_of_the_life_before": (resets,),
+    "callers_outside_reset_by_the_name_of_the_method": (resets_outside,),
+    "a_watch_trusts_the_end_it_knew": (waits_again,),
     "a_callback_begins_once": (callbacks,),
     "a_stop_waits_for_callbacks": (stops,),
     "actions_do_not_know_who_sent_the_event": (senders,),
