@@ -32,6 +32,7 @@ ANY = {
     "WAKEFUL_CLUSTER",
     "WAKEFUL_SECRET",
     "WAKEFUL_WEBHOOK_SECRET",
+    "WAKEFUL_WEBHOOK_SECRET_FILE",
 }  # a name is any text; a secret is judged where it is used
 
 

@@ -17,7 +17,7 @@ from wakeful.runtime.calls import (
     Call,
     cancellation,
     copy_back,
-    exited,
+    exit_failure,
     fingerprint,
     for_caller,
     is_small,
@@ -470,7 +470,7 @@ class Activation:
             # It may rest on turns before it that could still be undone, and then the caller hears of that instead.
             raised, number = error, self._submitted
             if isinstance(error, SystemExit):
-                raised = exited(f"{self.id}.{call.method}", error)
+                raised = exit_failure(f"{self.id}.{call.method}", error)
             elif isinstance(error, KeyboardInterrupt | GeneratorExit):
                 raise
         finally:
@@ -582,7 +582,7 @@ class Activation:
             try:
                 result = self._copy_answer(call, await self._invoke(call))
             except SystemExit as error:
-                raise exited(f"{self.id}.{call.method}", error) from None
+                raise exit_failure(f"{self.id}.{call.method}", error) from None
             except Exception:
                 await self.settle()  # an error is an answer too
                 raise

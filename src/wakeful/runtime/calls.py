@@ -417,7 +417,7 @@ def cancellation(what: str, trace: str) -> TurnFailed:
     )
 
 
-def exited(what: str, error: SystemExit) -> TurnFailed:
+def exit_failure(what: str, error: SystemExit) -> TurnFailed:
     """Its code, or a library's, said `sys.exit()`: the node is not its to end, with all others' objects."""
     return TurnFailed(
         f"{what} called sys.exit({error.code!r}), which fails its turn and nothing else",

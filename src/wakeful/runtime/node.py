@@ -107,8 +107,7 @@ class Node(NodeRuntime):
         self.queue, self.slots = TimerQueue(limits.near_timers), Slots(limits)
         self.slow_start = SlowStart(self.slots, limits, clock, on_wider=lambda: self.dispatcher.poke())
         self.overload, self.deadlines = self._new_overload(), Deadlines(clock)
-        self.loader = Loader(store, self.store_failed)
-        self.committer = self._new_committer()
+        self.loader, self.committer = Loader(store, self.store_failed), self._new_committer()
         self.timer_runs = TimerRuns(self)
         self.timer_runs.register(Alarms(limits.alarm_deadline_ms))
         quiet: list[TimerHandler] = [Forwards(prefix, limits.call_deadline_ms) for prefix in (PREFIX, FORWARDED)]
@@ -120,8 +119,8 @@ class Node(NodeRuntime):
         self.rewrites: dict[str, Rewrite] = {}
         self.features, self.erasers = dict[str, Any](), list[Callable[[Turn], Awaitable[None]]]()  # each feature's own
         self.sideline = Sideline(clock, self.keep)
-        self.farewells, self.returns = list[Callable[[Collection[int]], None]](), list[Callable[[], None]]()
-        self.hurried = list[Callable[[ObjectId], None]]()
+        self.farewells, self.hurried = list[Callable[[Collection[int]], None]](), list[Callable[[ObjectId], None]]()
+        self.returns: list[Callable[[], None]] = []
         self.last_words: list[Callable[[], Awaitable[None]]] = []  # to be said before it stops, while it can be asked
         self.dispatcher = Dispatcher(self)
         self.hibernation = Hibernation(self, self.awake, idle_ms=idle_ms, at_once=sleep_after_turn)

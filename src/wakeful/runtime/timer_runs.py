@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.policy.retry import CRASHES_MAX, platform_delay_ms
-from wakeful.runtime.calls import Call, Deadlines, cancellation, exited, too_long
+from wakeful.runtime.calls import Call, Deadlines, cancellation, exit_failure, too_long
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.erasure import resume
 from wakeful.runtime.hibernation import wake
@@ -370,9 +370,6 @@ class TimerRuns:
                 activation.fire(timer)
                 return None, turn
             return cancellation(f"{timer.id}.{timer.name}", traceback.format_exc()), turn
-        except SystemExit as error:
-            activation.undo(turn)
-            return exited(f"{timer.id}.{timer.name}", error), turn
         except (Fenced, KeyboardInterrupt, GeneratorExit):
             activation.undo(turn)
             raise
@@ -383,7 +380,7 @@ class TimerRuns:
                 return None, turn
             if call.is_expired:
                 return too_long(call, handler.deadline_ms, turn.commits if turn is not None else 0), turn
-            return error, turn
+            return exit_failure(f"{timer.id}.{timer.name}", error) if isinstance(error, SystemExit) else error, turn
         finally:
             call.absorb()
             self.deadlines.remove(call)
