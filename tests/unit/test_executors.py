@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -9,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from tests.unit.executor_program import Bare, Boss, Mill, app
-from wakeful import App, DurableObject, Limits, errors, in_process, in_thread, reader
+from wakeful import App, DurableObject, Limits, RetryPolicy, errors, in_process, in_thread, reader
 
 
 async def test_a_def_writes_in_its_turn() -> None:
@@ -241,6 +242,36 @@ async def test_a_library_that_wants_to_end_the_process_fails_its_turn(kind: type
             await world.get(Rude, "a").leave()
         assert found.value.remote_type == kind.__name__
         assert await world.get(Rude, "a").count() == 0
+
+
+async def test_nor_does_one_on_the_loop_end_the_node() -> None:
+    program = App()
+
+    @program.object
+    class Rude(DurableObject):
+        async def leave(self) -> None:
+            await self.storage.put("n", 1)
+            sys.exit(2)
+
+        @reader
+        async def look(self) -> None:
+            sys.exit("bye")
+
+        async def count(self) -> int:
+            return await self.storage.count()
+
+    async with program.world() as world:
+        rude = world.get(Rude, "a")
+        assert await rude.count() == 0
+        for call in (rude.leave, rude.look):
+            with pytest.raises(errors.TurnFailed, match=r"sys\.exit") as found:
+                await call()
+            assert found.value.code == "turn.exit"
+        await program.jobs.schedule(rude.leave, retry=RetryPolicy(max_attempts=1))
+        await world.advance(minutes=1)
+        (parked,) = await world.parked()
+        assert "sys.exit(2)" in parked.error
+        assert await rude.count() == 0
 
 
 async def test_a_turn_does_not_wait_for_a_reader_that_was_left() -> None:
