@@ -280,3 +280,13 @@ async def test_news_is_not_kept_for_those_who_went(monkeypatch: pytest.MonkeyPat
         await large.send("ADD")
         await world.settle()
         assert awake.watched is None
+
+
+@pytest.mark.parametrize("wanted", [5, None, ["on"]])
+async def test_what_can_not_be_waited_for_is_said_at_once(wanted: Any) -> None:
+    app, counter = app_with()
+    async with app.world() as world, app.watch(counter, "a") as watch:
+        await world.get(counter, "a").start()
+        with pytest.raises(errors.BadOption) as found:
+            await watch.wait_for(wanted)
+        assert found.value.code == "watch.wanted"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.dump import dump
-from wakeful import App, DurableObject, RetryPolicy, errors
+from wakeful import App, DurableObject, Machine, RetryPolicy, action, errors
 from wakeful.notices import Notice, deliveries
 from wakeful.notices.deliveries import CLASS
 from wakeful.notices.feature import DESCRIBE, SEND_TEST
@@ -118,6 +118,28 @@ async def test_who_wants_what_is_parked_hears_of_failed_jobs_and_not_the_other_w
         await office.fail_job()
         await world.advance(minutes=10)
         assert (sorted(office.kinds), [one.kind for one in jobs]) == (["failed", "parked"], ["failed"])
+
+
+async def test_an_action_of_a_machine_goes_by_its_name(office: Office) -> None:
+    class NoticedOrder(Machine):
+        chart = {
+            "initial": "open",
+            "states": {"open": {"on": {"DUE": {"target": "due", "actions": "collect"}}}, "due": {}},
+        }
+        retry = ONCE
+
+        @action
+        async def collect(self, context: Any, event: Any) -> None:
+            raise ConnectionError(MARKER)
+
+    office.app.object(NoticedOrder)
+    office.listen("parked")
+    async with office.world() as world:
+        await world.get(NoticedOrder, KEY).send("DUE")
+        await world.settle()
+        (notice,) = office.told
+        assert (notice.what, notice.name, notice.timer) == ("action", "collect", "machine-do:collect")
+        assert str(notice).startswith(f"NoticedOrder/{KEY} action collect parked after 1 attempt")
 
 
 async def test_an_attempt_that_is_tried_again_is_no_news(office: Office) -> None:
@@ -544,3 +566,16 @@ def watch_pages(node: Any, patch: pytest.MonkeyPatch) -> list[str]:
     patch.setattr(node.store, "find_parked", find_parked)
     patch.setattr(type(node.clock), "sleep", pause)
     return seen
+
+
+@pytest.mark.parametrize("secret", [5, b"whsec_x", {"a": 1}.keys()])
+def test_a_secret_of_another_kind_is_refused_with_words(secret: Any) -> None:
+    with pytest.raises(errors.BadOption, match="secret"):
+        App().webhook("https://hooks.example.com/x", on="parked", secret=secret)
+
+
+@pytest.mark.parametrize("url", ["https://h/a\r\nX-Evil: y", f"https://h/{'a' * 3_000}"])
+def test_an_address_that_would_be_another_one_is_refused(url: str) -> None:
+    with pytest.raises(errors.BadOption) as found:
+        App().webhook(url, on="parked", secret=SECRET)
+    assert found.value.code == "webhook.url"

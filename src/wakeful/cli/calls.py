@@ -29,22 +29,26 @@ def listing(cls: str | None, key: str | None, limit: int, url: str, as_json: boo
 
 async def _list(cls: str | None, key: str | None, limit: int, url: str, as_json: bool) -> None:
     from wakeful.cli.node_access import connecting
-    from wakeful.cli.output import put_json, put_line
+    from wakeful.cli.output import now_ms, put_json, put_line
     from wakeful.cli.session import live, reading
     from wakeful.operations.call_looks import LIST
     from wakeful.security.audit import LOG
+    from wakeful.views.view import View
 
     answer: dict[str, Any] = {"rows": [], "mute": []}
+    hint = ""
     async with reading(url) as store, connecting(store, LOG) as client:
         if client is not None:
             answer = await live(client)(LOG, LIST, (limit, cls, key), {})
+        if not answer["rows"] and not as_json:
+            hint = await known_names.instead(View.of_store(store, now_ms()), cls, key)
     if as_json:
         put_json({"calls": answer["rows"], "mute": answer["mute"]})
         return
     if client is None:
         put_line("no process runs this store, so nothing is under way", "dim")
     elif not answer["rows"]:
-        put_line("nothing is under way", "dim")
+        put_line(one_line(f"nothing is under way{f' of {cls}' if hint else ''}{hint}"), "dim")
     else:
         _put(answer["rows"])
     if answer["mute"]:

@@ -257,7 +257,8 @@ async def _for_object(
         put_json({"token": text, "class": cls, "key": key, **detail})
     else:
         put_line(text)
-        click.echo(f"for {', '.join(fields['methods'])} of {cls}/{key}, until {iso(expires_at)}", err=True)
+        which = f" (events {', '.join(events)})" if events else ""
+        click.echo(f"for {', '.join(fields['methods'])}{which} of {cls}/{key}, until {iso(expires_at)}", err=True)
 
 
 @options.command("rotate")

@@ -11,7 +11,7 @@ from typing import Any
 
 from wakeful.machines.snapshot import Snapshot
 from wakeful.machines.watchers import News
-from wakeful.values.errors import Conflict, DeadlineExceeded, NotRunning
+from wakeful.values.errors import BadOption, Conflict, DeadlineExceeded, NotRunning
 from wakeful.values.times import Duration, duration_ms
 
 AHEAD_MAX = 1_000  # news that others read while whoever iterates was busy; the oldest go first
@@ -76,6 +76,11 @@ class Watch:
 
         `DeadlineExceeded` after `timeout`; `Conflict` once the machine has ended otherwise.
         """
+        if not isinstance(wanted, str | Mapping) and not callable(wanted):
+            raise BadOption(
+                f"wait_for takes a state (text or dict) or a function of a snapshot, not {wanted!r}",
+                code="watch.wanted",
+            )
         until_s = None
         if timeout is not None:
             until_s = asyncio.get_running_loop().time() + duration_ms(timeout, what="timeout") / 1000

@@ -80,13 +80,13 @@ class Notice(Struct, frozen=True, kw_only=True):
 
     @property
     def what(self) -> str | None:
-        """What the timer is: alarm, job, schedule, machine, …; None when it is about none."""
+        """What the timer is: alarm, job, schedule, or a machine's delay, action, …; None when it is about none."""
         prefix = None if self.timer is None else self.timer.partition(":")[0]
-        return "schedule" if prefix == "run" else prefix
+        return None if prefix is None else _WHAT.get(prefix, prefix)
 
     @property
     def name(self) -> str | None:
-        """What people call it: the method or key of a job, the name of a schedule."""
+        """What people call it: the method or key of a job, the name of a schedule or of a machine's action."""
         if self.timer is None:
             return None
         prefix, _, rest = self.timer.partition(":")
@@ -124,6 +124,15 @@ class Notice(Struct, frozen=True, kw_only=True):
             case "outage":
                 return "is back" if self.is_over else "is away"
         return self.kind
+
+
+_WHAT = {
+    "run": "schedule",
+    "machine": "delay",
+    "machine-do": "action",
+    "machine-run": "invoked",
+    "machine-mail": "letter",
+}  # by the timer's prefix, where that says it otherwise
 
 
 def encode_notice(notice: Notice) -> bytes:
@@ -172,6 +181,9 @@ def notices_of(turn: Turn, late_ms: int | None) -> Iterator[Notice]:
 
 def _of_parked(turn: Turn, parked: Parked) -> Notice:
     timer = parked.timer
+    # Actions of a machine, and its letters, have numbers for names; in the ledger they have their own.
+    named = (entry.name for entry in turn.entries if entry.run_id == parked.run_id)
+    name = next(named, timer.name) if timer.name.startswith(("machine-do:", "machine-mail:")) else timer.name
     kind = FAILED if timer.name.startswith("job:") else PARKED
     return Notice(
         kind=kind,
@@ -179,7 +191,7 @@ def _of_parked(turn: Turn, parked: Parked) -> Notice:
         at=to_datetime(parked.parked_at),
         node=turn.activation.node.name,
         object=timer.id,
-        timer=timer.name,
+        timer=name,
         attempts=parked.attempts,
         error=NoticeError.of(parked.error),
     )

@@ -15,6 +15,7 @@ from wakeful.notices.signatures import sign
 from wakeful.values.errors import BadOption, CallFailed, MissingExtra
 
 TIMEOUT_S = 10.0
+URL_CHARS_MAX = 2_048
 ANSWER_BYTES_MAX = 1_024  # of an answer; more is not read
 GONE = 410
 TYPE = "wakeful."
@@ -69,8 +70,12 @@ class HttpSender:
             ):
                 await response.content.read(ANSWER_BYTES_MAX)
                 return ReceiverAnswer(response.status)
-        except aiohttp.ClientError as error:
+        except TimeoutError:
+            raise TimeoutError(f"the receiver did not answer within {TIMEOUT_S:.0f} s") from None
+        except aiohttp.ClientConnectionError as error:
             raise OSError(f"{type(error).__name__}: the receiver can't be reached") from None
+        except aiohttp.ClientError as error:
+            raise OSError(f"{type(error).__name__}: the receiver's answer can't be read") from None
 
 
 class Webhook:
@@ -147,6 +152,10 @@ def check_url(url: object, *, allow_http: bool) -> str:
         is_good = False
     if not is_good or not isinstance(url, str):
         raise BadOption("a webhook needs a URL: https://HOST/PATH", code="webhook.url")
+    if not url.isprintable() or len(url) > URL_CHARS_MAX:
+        raise BadOption(
+            f"a webhook's URL is at most {URL_CHARS_MAX} characters, none of which is a control", code="webhook.url"
+        )
     if parts.username or parts.password:
         raise BadOption("a webhook's URL has no name and password; its secret signs it", code="webhook.url")
     if parts.scheme == "http" and not allow_http and not _is_here(parts.hostname or ""):

@@ -36,6 +36,10 @@ def read_secrets(given: Secrets) -> tuple[bytes, ...]:
             raise BadOption(
                 f"the secret file of a webhook can't be read: {because}; {NEW}", code="webhook.secret"
             ) from None
+    if not isinstance(given, str | Sequence) or isinstance(given, bytes | bytearray):
+        raise BadOption(
+            f"a webhook's secret is text, several or a Path, not {type(given).__name__}; {NEW}", code="webhook.secret"
+        )
     texts = given.split() if isinstance(given, str) else list(given)
     if not texts:
         raise BadOption(f"a webhook's secret is empty; {NEW}", code="webhook.secret")
