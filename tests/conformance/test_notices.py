@@ -13,6 +13,7 @@ from wakeful.notices.feature import DESCRIBE, SEND_TEST
 from wakeful.notices.notice import decode_notice
 from wakeful.store.protocol import Query
 from wakeful.values.ids import ObjectId
+from wakeful.views.timer_names import parked_words
 from wakeful.webhooks import new_secret, verify
 
 KEY, MARKER = "acme/alice@example.org", "marker-7f3a"
@@ -287,6 +288,7 @@ async def test_what_can_t_be_delivered_is_parked_without_a_notice_about_it(offic
         assert await world.due() == []
         office.failing = None
         [parked] = [one for one in await world.parked() if one.timer.id.cls == CLASS]
+        assert parked_words(parked.timer).startswith(f"delivery of: Invoice/{KEY} ")
         await world.node.send(parked.timer.id, "timers.redrive", (parked.timer.name, parked.number), {})
         await world.settle()
         assert len(set(office.ids)) == 1

@@ -122,16 +122,12 @@ def put_none(cls: str | None, key: str | None, hint: str) -> None:
 def put_parked(rows: list["Parked"], *, with_object: bool, indent: int = 0) -> None:
     """For people: which, since when, why."""
     from wakeful.cli.output import clock_time, now_ms, put_table, relative
-    from wakeful.views.timer_names import name_words, timer_words
+    from wakeful.views.timer_names import parked_words
 
     now = now_ms()
     table = []
     for row in rows:
-        is_machine = row.timer.name.startswith("machine-")  # whose numbers say nothing
-        what, at = (
-            timer_words(row.timer) if is_machine else name_words(row.timer.name),
-            clock_time(row.timer.nominal_at),
-        )
+        what, at = parked_words(row.timer), clock_time(row.timer.nominal_at)
         cells = (row.number, str(row.timer.id), what, at, relative(row.parked_at, now), row.attempts, row.error)
         table.append(cells if with_object else (cells[0], *cells[2:]))
     columns = [">number", "object", "timer", "?asked for", "parked", "?attempts", "…error"]

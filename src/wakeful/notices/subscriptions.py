@@ -145,6 +145,9 @@ def webhook_subscription(
     retry: object,
 ) -> Subscription:
     """A webhook, or an error that says what is wrong."""
+    for what, given in (("messages", messages), ("allow_http", allow_http)):
+        if not isinstance(given, bool):
+            raise BadOption(f"{what}={given!r}: give True or False", code="notice.option")
     webhook = Webhook(url, read_secrets(secret), messages=messages, allow_http=allow_http)
     called = _check_name(host_of(url) if name is None else name)
     kept = _retry(retry, WEBHOOK_RETRY)

@@ -15,7 +15,7 @@ from wakeful.views import arguments
 from wakeful.views.pages import PARKED, RowPage, ViewPage, find
 from wakeful.views.plain import Instant, OfObject, iso, plain_of
 from wakeful.views.schedules import records_named
-from wakeful.views.timer_names import name_words, schedule_named, timer_words
+from wakeful.views.timer_names import parked_words, schedule_named
 from wakeful.views.view import View, is_shown
 
 _NUMBER_MAX = 2**63 - 1
@@ -130,7 +130,7 @@ def _plain(view: View, row: Parked, call: _Call | None, given: arguments.PlainAr
         "class": timer.id.cls,
         "key": timer.id.key,
         "timer": timer.name,
-        "words": timer_words(timer) if timer.name.startswith("machine-") else name_words(timer.name),
+        "words": parked_words(timer),
         "schedule": schedule_named(timer.name),
         "job": job_id(timer.id, timer.name) if timer.name.startswith(f"{JOB}:") else None,
         "method": None if call is None else call.method,

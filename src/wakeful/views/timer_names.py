@@ -70,6 +70,21 @@ def name_words(timer: str) -> str:
     return f"schedule {name}" if timer.startswith("schedule:") else f"run of {name}"
 
 
+def parked_words(timer: "Timer") -> str:
+    """One that waits for a person: what that person has to know of it to decide."""
+    from wakeful.notices.deliveries import CLASS
+    from wakeful.notices.notice import decode_notice
+
+    if timer.name.startswith("machine-"):
+        return timer_words(timer)
+    if timer.id.cls == CLASS:
+        try:
+            return f"delivery of: {decode_notice(timer.payload).words(messages=False)}"
+        except ValueError:
+            pass  # damaged, or no delivery
+    return name_words(timer.name)
+
+
 def machine_words(timer: str) -> str:
     """A timer of a machine: `delay 24h in order.placed`, `invoked ship`, `action thank`."""
     prefix, _, rest = timer.partition(":")
