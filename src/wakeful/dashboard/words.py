@@ -15,6 +15,7 @@ from wakeful.views.plain import size as size
 # Each verdict and state: its colour, and a shape for those who don't see the colour.
 MARKS = {
     "run": "good dot",
+    "delivered": "good dot",
     "failed": "bad cross",
     "skipped": "ring",
     "too_late": "warn wedge",
