@@ -4,13 +4,17 @@ import asyncio
 import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from tests.unit.executor_program import Bare, Boss, Mill, app
 from wakeful import App, DurableObject, Limits, RetryPolicy, errors, in_process, in_thread, reader
+from wakeful.executors.permits import Permits
+from wakeful.values.ids import ObjectId
 
 
 async def test_a_def_writes_in_its_turn() -> None:
@@ -415,6 +419,35 @@ async def test_what_stands_before_a_question_of_one_with_a_place_has_one_at_once
             await asyncio.sleep(0)
         leave.set()
         assert await asyncio.wait_for(asyncio.gather(*asking, first), 5) == [1, 1, 1]
+
+
+class _OfTurn:
+    """As much of a turn as places are given by."""
+
+    def __init__(self, key: str) -> None:
+        self.activation, self.chain = self, (ObjectId("Mill", key),)
+        self.id, self.is_hurried = self.chain[0], False
+
+
+async def test_nobody_waits_for_a_place_that_is_free() -> None:
+    permits = Permits(1, Counter())
+    a, b, c = (_OfTurn(key) for key in "abc")
+    first: Any = await permits.take(a)  # type: ignore[arg-type]
+    hurried = asyncio.ensure_future(permits.take(b))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    permits.hurry(b.id)
+    first.give_back()
+    last = asyncio.ensure_future(permits.take(c))  # type: ignore[arg-type]  # before the one that was hurried has left the line
+    for permit in await asyncio.wait_for(asyncio.gather(hurried, last), 5):
+        permit.give_back()
+    # One that is told to end as its place comes gives it on.
+    first = await permits.take(a)  # type: ignore[arg-type]
+    leaving, next_ = (asyncio.ensure_future(permits.take(one)) for one in (b, c))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    first.give_back()
+    leaving.cancel()
+    (await asyncio.wait_for(next_, 5)).give_back()
+    assert (permits._free, permits._line, +permits._holders) == (1, {}, Counter())
 
 
 async def test_a_thread_whose_code_ends_as_its_turn_is_cancelled_is_not_left() -> None:

@@ -38,10 +38,10 @@ class Permits:
         except asyncio.CancelledError:
             if place.done() and not place.cancelled() and place.result():
                 self._free += 1  # it came while its turn was told to end
-                self._go_on()
             raise
         finally:
-            self._line.pop(place, None)
+            del self._line[place]
+            self._go_on()  # who came meanwhile stood behind it
 
     def hurry(self, id: ObjectId) -> None:
         """Somebody who may hold a place waits for a turn of that object: it waits no more."""
