@@ -435,9 +435,9 @@ async def test_nobody_waits_for_a_place_that_is_free() -> None:
     first: Any = await permits.take(a)  # type: ignore[arg-type]
     hurried = asyncio.ensure_future(permits.take(b))  # type: ignore[arg-type]
     await asyncio.sleep(0)
+    last = asyncio.ensure_future(permits.take(c))  # type: ignore[arg-type]  # asks before the hurried one has left the line
     permits.hurry(b.id)
     first.give_back()
-    last = asyncio.ensure_future(permits.take(c))  # type: ignore[arg-type]  # before the one that was hurried has left the line
     for permit in await asyncio.wait_for(asyncio.gather(hurried, last), 5):
         permit.give_back()
     # One that is told to end as its place comes gives it on.
