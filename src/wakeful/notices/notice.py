@@ -13,7 +13,7 @@ from wakeful.policy.plan import MISSED
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import ObjectId
-from wakeful.values.timers import Entry, Parked
+from wakeful.values.timers import MACHINE_TIMERS, Entry, Parked
 from wakeful.values.times import to_datetime
 
 PARKED, FAILED, LATE, OUTAGE, TEST = "parked", "failed", "late", "outage", "test"
@@ -126,13 +126,7 @@ class Notice(Struct, frozen=True, kw_only=True):
         return self.kind
 
 
-_WHAT = {
-    "run": "schedule",
-    "machine": "delay",
-    "machine-do": "action",
-    "machine-run": "invoked",
-    "machine-mail": "letter",
-}  # by the timer's prefix, where that says it otherwise
+_WHAT = {"run": "schedule", **MACHINE_TIMERS}  # by the timer's prefix, where that says it otherwise
 
 
 def encode_notice(notice: Notice) -> bytes:

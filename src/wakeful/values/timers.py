@@ -13,6 +13,8 @@ from wakeful.values.ids import ObjectId
 from wakeful.values.times import to_datetime
 
 ALARM = "alarm"
+# What the timers of a machine are, by their prefixes.
+MACHINE_TIMERS = {"machine": "delay", "machine-do": "action", "machine-run": "invoked", "machine-mail": "letter"}
 
 # Where a timer stands in the order of firing: due time, then higher priority, then insertion.
 TimerKey = tuple[int, int, int]

@@ -1,15 +1,13 @@
 """Layer 5. What is a timer called for people: a schedule's next occurrence, one that runs beside it, or its own name?"""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from wakeful.values.ids import RESERVED
+from wakeful.values.timers import MACHINE_TIMERS
 
 if TYPE_CHECKING:
     from wakeful.values.timers import Timer
-
-
-# What the timers of a machine are, by their prefixes.
-_MACHINE = {"machine": "delay", "machine-do": "action", "machine-run": "invoked", "machine-mail": "letter"}
 
 
 def own_classes(names: list[str]) -> list[str]:
@@ -59,7 +57,7 @@ def name_words(timer: str) -> str:
     from wakeful.jobs.ids import KEYED, PREFIX, method_of
 
     name = schedule_named(timer)
-    if timer.partition(":")[0] in _MACHINE:
+    if timer.partition(":")[0] in MACHINE_TIMERS:
         return machine_words(timer)
     if timer.startswith(KEYED):
         return f"job {timer.removeprefix(KEYED)!r}"
@@ -78,17 +76,15 @@ def parked_words(timer: "Timer") -> str:
     if timer.name.startswith("machine-"):
         return timer_words(timer)
     if timer.id.cls == CLASS:
-        try:
+        with suppress(ValueError):  # it is damaged, or no delivery
             return f"delivery of: {decode_notice(timer.payload).words(messages=False)}"
-        except ValueError:
-            pass  # damaged, or no delivery
     return name_words(timer.name)
 
 
 def machine_words(timer: str) -> str:
     """A timer of a machine: `delay 24h in order.placed`, `invoked ship`, `action thank`."""
     prefix, _, rest = timer.partition(":")
-    word = _MACHINE[prefix]
+    word = MACHINE_TIMERS[prefix]
     if rest.startswith("xstate.after."):
         length, _, state = rest.removeprefix("xstate.after.").partition(".")
         return f"{word} {length} in {state}"
