@@ -1,5 +1,6 @@
 """What the tests of broken variants have in common: mistakes, and the suites that catch them."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from types import ModuleType
@@ -8,6 +9,14 @@ from typing import Any
 import pytest
 
 Catcher = Callable[[], Any]
+
+
+def run_test(test: Callable[..., Any], *args: Any) -> None:
+    """A test of another suite: whatever it says is that it failed."""
+    try:
+        asyncio.run(test(*args))
+    except (Exception, pytest.fail.Exception) as error:
+        raise AssertionError(f"{error}") from error
 
 
 class Teeth:

@@ -1,46 +1,35 @@
 """Each mistake of `broken_executors.py` is caught by the suites named beside it, which pass when nothing is broken."""
 
-import asyncio
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from tests.teeth import broken_executors
-from tests.teeth.catching import Catcher, Teeth
+from tests.teeth.catching import Catcher, Teeth, run_test
 from tests.unit import test_executors as executors
-
-
-def run(test: Callable[[], Any]) -> None:
-    try:
-        asyncio.run(test())
-    except (Exception, pytest.fail.Exception) as error:
-        raise AssertionError(f"{error}") from error  # whatever a test of another suite says
 
 
 def ended() -> None:
     """tests/unit: a deadline that passes while a thread computes."""
-    run(executors.test_a_turn_past_its_deadline_is_over_for_its_caller_and_the_next_waits_for_its_code)
+    run_test(executors.test_a_turn_past_its_deadline_is_over_for_its_caller_and_the_next_waits_for_its_code)
 
 
 def bounded() -> None:
     """tests/unit: more calls than threads."""
-    run(executors.test_no_more_run_at_once_than_there_may)
+    run_test(executors.test_no_more_run_at_once_than_there_may)
 
 
 def nested() -> None:
     """tests/unit: more calls than threads, each of which calls another."""
-    run(executors.test_those_who_wait_for_others_of_them_never_wait_for_ever)
+    run_test(executors.test_those_who_wait_for_others_of_them_never_wait_for_ever)
 
 
 def in_line() -> None:
     """tests/unit: a call that stands before one of somebody with a thread."""
-    run(executors.test_what_stands_before_a_question_of_one_with_a_place_has_one_at_once)
+    run_test(executors.test_what_stands_before_a_question_of_one_with_a_place_has_one_at_once)
 
 
 def apart() -> None:
     """tests/unit: a message of a process that can't be read."""
-    run(lambda: executors.test_what_one_method_left_in_a_pipe_is_never_anothers_answer("ask_far"))
+    run_test(executors.test_what_one_method_left_in_a_pipe_is_never_anothers_answer, "ask_far")
 
 
 BROKEN: dict[str, tuple[Catcher, ...]] = {

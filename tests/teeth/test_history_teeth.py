@@ -1,47 +1,35 @@
 """Each mistake of `broken_history.py` is caught by the suites named beside it, which pass when nothing is broken."""
 
-import asyncio
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from tests.conformance import test_history as history
 from tests.teeth import broken_history
-from tests.teeth.catching import Catcher, Teeth
-
-
-def in_memory(test: Callable[[str], Any]) -> None:
-    """A test of tests/conformance, in memory."""
-    try:
-        asyncio.run(test("memory:"))
-    except (Exception, pytest.fail.Exception) as error:
-        raise AssertionError(f"{error}") from error  # whatever a test of another suite says
+from tests.teeth.catching import Catcher, Teeth, run_test
 
 
 def whole() -> None:
     """tests/conformance: rows, state, pages, timers and memory."""
-    in_memory(history.test_an_object_is_as_it_was_and_wakes_anew)
+    run_test(history.test_an_object_is_as_it_was_and_wakes_anew, "memory:")
 
 
 def timed() -> None:
     """tests/conformance: timers that are left alone."""
-    in_memory(history.test_timers_are_left_alone_when_asked_and_a_restored_alarm_rings)
+    run_test(history.test_timers_are_left_alone_when_asked_and_a_restored_alarm_rings, "memory:")
 
 
 def committed() -> None:
     """tests/conformance: a commit that fails."""
-    in_memory(history.test_the_image_is_in_the_commit_and_none_is_made_of_nothing)
+    run_test(history.test_the_image_is_in_the_commit_and_none_is_made_of_nothing, "memory:")
 
 
 def unread() -> None:
     """tests/conformance: a row that is written and never read."""
-    in_memory(history.test_what_was_never_read_is_read_before_it_is_written)
+    run_test(history.test_what_was_never_read_is_read_before_it_is_written, "memory:")
 
 
 def pruned() -> None:
     """tests/conformance: points whose images are gone."""
-    in_memory(history.test_pruning_is_bounded_and_says_from_when_on_points_are_left)
+    run_test(history.test_pruning_is_bounded_and_says_from_when_on_points_are_left, "memory:")
 
 
 BROKEN: dict[str, tuple[Catcher, ...]] = {

@@ -1,6 +1,5 @@
 """Each mistake of `broken_sql.py` is caught by the suites named beside it, which pass when nothing is broken."""
 
-import asyncio
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from tests.conformance import test_sql_carried as carried
 from tests.conformance import test_sql_pages as pages
 from tests.conformance.cluster_stage import Troupe
 from tests.teeth import broken_sql
-from tests.teeth.catching import Catcher, Teeth
+from tests.teeth.catching import Catcher, Teeth, run_test
 from tests.unit import test_object_rows as object_rows
 
 
@@ -23,9 +22,7 @@ def on_stage(test: Callable[[Any], Any]) -> None:
     """A test of tests/conformance, in memory, with the engine that a program would have here."""
     stages._stages.append(stages.Stage("memory:"))
     try:
-        asyncio.run(test(stages._stages[-1]))
-    except (Exception, pytest.fail.Exception) as error:
-        raise AssertionError(f"{error}") from error  # whatever a test of another suite says
+        run_test(test, stages._stages[-1])
     finally:
         stages._stages.pop()
 
