@@ -295,14 +295,8 @@ async def test_what_can_t_be_delivered_is_parked_without_a_notice_about_it(offic
         assert len(office.told) == 4
 
 
-async def test_killed_at_every_trip_to_disk_each_parked_timer_is_told_of_under_one_id(store_url: str) -> None:
-    if not store_url.startswith("memory"):
-        pytest.skip("the trips are the same on every store")
-    await told_whenever_it_is_killed()
-
-
-async def told_whenever_it_is_killed() -> None:
-    """Also what the teeth bite."""
+async def test_killed_at_every_trip_to_disk_each_parked_timer_is_told_of_under_one_id() -> None:
+    """In memory: the trips are the same on every store."""
     for crash_at in range(1, 200):
         office = Office()
         office.listen("parked")

@@ -18,7 +18,7 @@ def _run(test: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
 
 def killed() -> None:
     """tests/conformance: killed at every trip to disk."""
-    asyncio.run(notices.told_whenever_it_is_killed())
+    asyncio.run(notices.test_killed_at_every_trip_to_disk_each_parked_timer_is_told_of_under_one_id())
 
 
 def undelivered() -> None:
