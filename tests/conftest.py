@@ -5,6 +5,7 @@ import inspect
 import logging
 import os
 import shutil
+import signal
 import tempfile
 import uuid
 import warnings
@@ -39,6 +40,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_configure() -> None:
     """Whatever tests start ends with this process."""
     keeper.start()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under nohup, and of all that the tests start
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

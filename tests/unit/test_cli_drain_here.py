@@ -24,7 +24,24 @@ def cluster(*rows: NodeRow) -> Members:
 
 
 def test_the_one_that_lives_on_the_machine_is_meant() -> None:
-    assert cluster(at("web-1", "a"), at("web-10", "b"), at("web-1", "c", -99_000)).at("web-1").row.node == "a"
+    [found] = cluster(at("web-1", "a"), at("web-10", "b"), at("web-1", "c", -99_000)).at("web-1")
+    assert found.row.node == "a"
+
+
+def test_all_that_one_parent_started_are_meant() -> None:
+    rows = [
+        NodeRow(
+            name,
+            "tcp:127.0.0.1:1",
+            NOW - 9_000,
+            NOW + 3_000,
+            f"web-1 pid {pid} wakeful run app.py:app (process {pid} of 7)",
+        )
+        for name, pid in (("a", 1), ("b", 2))
+    ]
+    assert [one.row.node for one in cluster(*rows).at("web-1")] == ["a", "b"]
+    with pytest.raises(BadOption, match="several nodes run on web-1: a, b, c; name one of them"):
+        cluster(*rows, at("web-1", "c")).at("web-1")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ LOOK_S = 0.2
 
 @options.command("drain")
 @click.argument("name", metavar="NODE", required=False, shell_complete=known_names.nodes)
-@click.option("--here", is_flag=True, help="Instead of NODE: the one that runs on this machine, or in this container.")
+@click.option("--here", is_flag=True, help="Instead of NODE: what runs on this machine, or in this container.")
 @click.option("--undo", is_flag=True, help="Let it own shards again.")
 @click.option("--wait", is_flag=True, help="Until it owns nothing.")
 @click.option("--timeout", metavar="LENGTH", help="With --wait: give up after this long, like 30s; the wish stays.")
@@ -47,24 +47,28 @@ async def _drain(name: str | None, undo: bool, wait: bool, timeout: str | None, 
     timeout_ms = None if timeout is None else duration_ms(timeout, what="--timeout")
     async with writing(url, what="drain") as store:
         found = await members(store, now_ms())
-        member = found.at(platform.node()) if name is None else found.with_name(name)
-        node = member.row.node
-        others = [other.row.node for other in found.alive if other.row.node != node and not other.row.is_draining]
-        if not undo and wait and not others and member.shards:
-            raise _alone(node, len(member.shards))
-        await _wish(store, node, is_draining=not undo)
-        left = await _wait(store, node, timeout_ms, is_shown=not as_json) if wait else len(member.shards)
+        chosen = found.at(platform.node()) if name is None else [found.with_name(name)]
+        nodes = [member.row.node for member in chosen]
+        others = [one.row.node for one in found.alive if one.row.node not in nodes and not one.row.is_draining]
+        if not undo and wait and not others and (kept := sum(len(member.shards) for member in chosen)):
+            raise _alone(nodes, kept)
+        for node in nodes:
+            await _wish(store, node, is_draining=not undo)
+        left = sum(len(member.shards) for member in chosen)
+        if wait:
+            left = await _wait(store, nodes, timeout_ms, is_shown=not as_json)
     if as_json:
-        put_json({"node": node, "is_draining": not undo, "shards_left": left, "others": others})
+        put_json({"node": nodes[0], "nodes": nodes, "is_draining": not undo, "shards_left": left, "others": others})
         return
+    what, verb = _name_all(nodes), "s" * (len(nodes) == 1)
     if undo:
-        put_line(f"node {node} takes shards again", "green")
+        put_line(f"{what} take{verb} shards again", "green")
     elif not left:
-        put_line(f"node {node} owns nothing; stop it when you like", "green")
+        put_line(f"{what} own{verb} nothing; stop {'it' if verb else 'them'} when you like", "green")
     elif not others:
-        put_line(_alone(node, left).message, "yellow")
+        put_line(_alone(nodes, left).message, "yellow")
     else:
-        put_line(f"node {node} hands over {many(left, 'shard')}; wakeful nodes shows how far it is", "green")
+        put_line(f"{what} hand{verb} over {many(left, 'shard')}; wakeful nodes shows how far it is", "green")
 
 
 async def _wish(store: "Store", node: str, *, is_draining: bool) -> None:
@@ -88,43 +92,49 @@ async def _wish(store: "Store", node: str, *, is_draining: bool) -> None:
     print(one_line(f"warning: there is no audit row of this: {because}"), file=sys.stderr)
 
 
-async def _wait(store: "Store", node: str, timeout_ms: int | None, *, is_shown: bool) -> int:
-    """Until it owns nothing."""
+async def _wait(store: "Store", nodes: list[str], timeout_ms: int | None, *, is_shown: bool) -> int:
+    """Until they own nothing."""
     from wakeful.cli.output import bar, now_ms
     from wakeful.views.nodes import members
 
     loop = asyncio.get_running_loop()
     until = None if timeout_ms is None else loop.time() + timeout_ms / 1000
-    before = await _count_shards(store, node)
-    with bar(f"drain {node}", before, is_shown=is_shown) as step:
+    before = await _count_shards(store, nodes)
+    with bar(f"drain {' '.join(nodes)}", before, is_shown=is_shown) as step:
         while True:
             found = await members(store, now_ms())
-            left = await _count_shards(store, node)
+            left = await _count_shards(store, nodes)
             step(before - left)
             before = left
             if not left:
                 return 0
-            if not any(other.row.node != node and not other.row.is_draining for other in found.alive):
-                raise _alone(node, left)
+            if not any(other.row.node not in nodes and not other.row.is_draining for other in found.alive):
+                raise _alone(nodes, left)
             if until is not None and loop.time() >= until:
                 raise CommandError(
-                    f"node {node} still owns {left} shards; it goes on handing over, wakeful nodes shows how far it is",
+                    f"{_name_all(nodes)} still own{'s' * (len(nodes) == 1)} {left} shards; handing over goes on, wakeful nodes "
+                    "shows how far it is",
                     code="drain.timeout",
                     exit_code=UNAVAILABLE,
                 )
             await asyncio.sleep(LOOK_S)
 
 
-async def _count_shards(store: "MembershipTable", node: str) -> int:
-    """How many shards are in its name."""
-    return sum(row.owner == node for row in await store.owners())
+async def _count_shards(store: "MembershipTable", nodes: list[str]) -> int:
+    """How many shards are in their names."""
+    return sum(row.owner in nodes for row in await store.owners())
 
 
-def _alone(node: str, left: int) -> CommandError:
+def _name_all(nodes: list[str]) -> str:
+    return f"node{'s' * (len(nodes) > 1)} {', '.join(nodes)}"
+
+
+def _alone(nodes: list[str], left: int) -> CommandError:
     from wakeful.cli.output import many
 
+    keeps, its, goes = ("keeps", "its", "goes") if len(nodes) == 1 else ("keep", "their", "go")
     return CommandError(
-        f"node {node} keeps its {many(left, 'shard')} and goes on firing: no other node can take them; start one first, "
-        "take the wish back with --undo, or just stop it (its objects then wait)",
+        f"{_name_all(nodes)} {keeps} {its} {many(left, 'shard')} and {goes} on firing: no other node can take them; start one "
+        "first, take the wish back with --undo, or just stop it (its objects then wait)",
         code="drain.alone",
     )

@@ -18,6 +18,8 @@ _PASSWORD = re.compile(r"(?i)(\w*passw\w*\s*=\s*)[^&\s]+")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+COUNT = "N|auto"  # of what wants a number or that word
+
 COMMAND_LINE = ParameterSource.COMMANDLINE
 
 origins: dict[str, str] = {}  # of variables that a file has set: the file and the line
@@ -59,6 +61,8 @@ class Setting(click.Option):
             return "true or false"
         if isinstance(self.type, click.Choice):
             return " or ".join(f'"{choice}"' for choice in self.type.choices)
+        if self.metavar == COUNT:
+            return 'a number or "auto"'
         return f'a text in quotes ("{self.metavar}")' if self.metavar else "a text in quotes"
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
@@ -74,6 +78,8 @@ class Setting(click.Option):
     def takes(self, value: object) -> bool:
         if self.is_flag:
             return isinstance(value, bool)
+        if self.metavar == COUNT and isinstance(value, int) and not isinstance(value, bool):
+            return True
         return isinstance(value, str) and (not isinstance(self.type, click.Choice) or value in self.type.choices)
 
 
@@ -160,6 +166,16 @@ def _look_at_store(text: str) -> None:
     open_url(text)
 
 
+def _look_at_count(text: str) -> None:
+    from wakeful.cli.processes import count_of
+    from wakeful.values.errors import BadOption
+
+    try:
+        count_of(text)
+    except BadOption as error:
+        raise BadOption(error.message.removeprefix(f"--processes {text}: "), code=error.code) from None
+
+
 def _look_at_keys(text: str) -> None:
     from wakeful.system import read_keys
 
@@ -172,4 +188,5 @@ _LOOKS: dict[str, Callable[[str], None]] = {
     "LENGTH": _look_at_length,
     "URL": _look_at_store,
     "KEYS": _look_at_keys,
+    "N": _look_at_count,
 }

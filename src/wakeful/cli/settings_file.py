@@ -63,7 +63,7 @@ def applying() -> Iterator[None]:
         one = known[key]
         if one.env not in given and one.rival not in given:
             before[one.env] = os.environ.get(one.env)
-            os.environ[one.env] = str(int(value)) if isinstance(value, bool) else value
+            os.environ[one.env] = str(int(value)) if isinstance(value, int) else value
             origins[one.env] = file.place(key)
     try:
         yield

@@ -41,18 +41,26 @@ class Say:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
+        self.speaker: dict[str, Any] = {}  # of several processes on one terminal: which, and as which node
         self._is_coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
     def event(self, kind: str, text: str, **data: Any) -> None:
         """One thing that happened, with its time."""
         if self.as_json:
-            print(json_text({"at": iso(now_ms()), "event": kind, "text": text, **data}), flush=True)
+            self._write(json_text({"at": iso(now_ms()), "event": kind, "text": text, **self.speaker, **data}))
             return
         colour = _COLOURS.get(kind)
         word = f"{kind:<8}"
         if self._is_coloured:
             word = f"\033[{colour}m{word}\033[0m" if colour else f"\033[2m{word}\033[0m"
-        print(f"{datetime.now():%H:%M:%S}  {word}  {one_line(text)}", flush=True)
+        who = f"[{' '.join(map(str, self.speaker.values()))}]  " if self.speaker else ""
+        self._write(f"{datetime.now():%H:%M:%S}  {who}{word}  {one_line(text)}")
+
+    @staticmethod
+    def _write(line: str) -> None:
+        """In one piece: other processes write to the same place."""
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
 
     def lines(self, text: str) -> None:
         """Help and tracebacks: for people only."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,6 +29,7 @@ class Http(NamedTuple):
     is_asked: bool = True
     certificate: str | None = None
     key: str | None = None
+    listener: int | None = None  # a socket that listens there already, which other processes have too
 
 
 def wish_of(
@@ -58,6 +60,8 @@ def check(http: Http | None) -> None:
     if http is None or not http.is_asked:
         return
     check_files(http)
+    if http.listener is not None:
+        return
     with suppress(ModuleNotFoundError):  # which `web` says in its own words
         from wakeful.server.embedded_server import bind, parse_address
 
@@ -91,6 +95,16 @@ async def _has_tokens(url: str) -> bool | None:
         return False if type(error) is StoreError else None
 
 
+def listen(http: Http | None, say: "Say") -> socket.socket | None:
+    """A socket for several processes that all answer there; None when nothing is to be served."""
+    if http is None or _server(http, say) is None:
+        return None
+    from wakeful.server.embedded_server import bind, parse_address
+
+    check_files(http)
+    return bind(*parse_address(http.address))
+
+
 @asynccontextmanager
 async def web(app: "App", node: "Node", http: Http | None, say: "Say") -> AsyncIterator[str | None]:
     """API and dashboard for as long as the block lasts; their URL, None when there are none."""
@@ -102,7 +116,9 @@ async def web(app: "App", node: "Node", http: Http | None, say: "Say") -> AsyncI
         yield None
         return
     check_files(http)
-    given = {"certificate": http.certificate, "key": http.key}
+    given: dict[str, Any] = {"certificate": http.certificate, "key": http.key}
+    if http.listener is not None:
+        given["listener"] = socket.socket(fileno=http.listener)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         try:

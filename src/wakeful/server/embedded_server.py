@@ -77,23 +77,29 @@ async def serving(
     next_port: bool = False,
     certificate: str | None = None,
     key: str | None = None,
+    listener: socket.socket | None = None,
     **options: Any,
 ) -> AsyncIterator[Served]:
     """Serve the app, which runs on that node, at HOST:PORT for as long as the block lasts.
 
     With `next_port` one of the ports behind it will do when it is taken. `certificate` and `key` are files for TLS;
-    `options` those of `Site`. Without tokens only this machine is listened to: `NoToken` for other hosts.
+    `options` those of `Site`; `listener` a socket that listens at the address already, for several processes to accept from.
+    Without tokens only this machine is listened to: `NoToken` for other hosts.
     """
     host, port = parse_address(address)
     site = Site(app, **options)
     await site.gate.check_bind(host)
-    made = bind(host, port, tries=NEXT_PORTS if next_port and port else 1)
+    made = listener or bind(host, port, tries=NEXT_PORTS if next_port and port else 1)
     config = server_config(site, app.deployment.limits.socket_message_bytes, ssl_certfile=certificate, ssl_keyfile=key)
     try:
         config.load()
     except OSError as error:
         made.close()
         raise WrongCertificate(f"TLS: {certificate} and {key} can't be used: {error}") from None
+    if listener is not None:
+        from wakeful.telemetry.prometheus import answer_siblings
+
+        answer_siblings(node, app.deployment)
     server = Quiet(config, site)
     # Lists are read in a thread beside the loop, which must not wait five milliseconds for it again and again.
     interval_s = sys.getswitchinterval()

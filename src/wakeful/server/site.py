@@ -183,7 +183,7 @@ class Site:
             await self.gate.admit(HTTPConnection(scope), "read", wide=True, is_lenient=True)
             from wakeful.telemetry import prometheus
 
-            answer = Answer(prometheus.page(self.app).encode(), 200, METRICS_MEDIA)
+            answer = Answer((await prometheus.family_page(self.app)).encode(), 200, METRICS_MEDIA)
         except asyncio.CancelledError:
             if not self.stops.is_stopping():
                 raise

@@ -1,6 +1,7 @@
 """Layer 5. How do the nodes of a store stand, and who has which shard?"""
 
 import asyncio
+import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
@@ -20,6 +21,42 @@ if TYPE_CHECKING:
 ALIVE = ("up", "draining")
 # One that is frozen still has its socket, which takes what is sent and answers nothing.
 ANSWER_MS = 2_000
+
+
+_PLACE = re.compile(r" \(process (\d{1,3}) of (\d{1,10})\)$")
+
+
+class ProcessPlace(NamedTuple):
+    """Where a process stands among those that `wakeful run --processes` started."""
+
+    number: int
+    parent: int  # its pid
+
+    @property
+    def words(self) -> str:
+        return f" (process {self.number} of {self.parent})"
+
+
+def place_of(about: str) -> ProcessPlace | None:
+    """What a node says of its process, if it is one of several."""
+    found = _PLACE.search(about)
+    return None if found is None else ProcessPlace(int(found[1]), int(found[2]))
+
+
+def siblings(about: str, rows: Iterable[NodeRow]) -> list[NodeRow]:
+    """Of these nodes those of the same parent on the same machine, the latest for each number last."""
+    own, host = place_of(about), about.partition(" pid ")[0]
+    if own is None:
+        return []
+    found = [
+        (place.number, row.joined_at, row)
+        for row in rows
+        if (place := place_of(row.about)) is not None
+        and place.parent == own.parent
+        and place.number != own.number
+        and row.about.partition(" pid ")[0] == host
+    ]
+    return [row for *_, row in sorted(found, key=lambda one: (one[0], -one[1]))]
 
 
 class ClusterMember(NamedTuple):
@@ -56,11 +93,12 @@ class Members(NamedTuple):
         )
         raise BadOption(f"{what}; there are: {names}", code="node.name")
 
-    def at(self, host: str) -> ClusterMember:
-        """The one node that runs on the machine of that name, which is its own in a container."""
+    def at(self, host: str) -> list[ClusterMember]:
+        """The one node that runs on the machine of that name, which is its own in a container; or all of one parent there."""
         found = [member for member in self.alive if member.row.about.startswith(f"{host} pid ")]
-        if len(found) == 1:
-            return found[0]
+        parents = {place and place.parent for place in (place_of(member.row.about) for member in found)}
+        if len(found) == 1 or (found and len(parents) == 1 and None not in parents):
+            return found
         names = ", ".join(member.row.node for member in found)
         what = f"several nodes run on {host}: {names}; name one of them" if found else f"no node runs on {host}"
         raise BadOption(what, code="node.name")
