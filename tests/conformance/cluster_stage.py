@@ -6,7 +6,7 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
-from wakeful import App, DurableObject, reader
+from wakeful import App, DurableObject, Unavailable, reader
 from wakeful.testing import World
 from wakeful.testing.members import Member
 from wakeful.values.ids import ObjectId, shard_of
@@ -23,6 +23,7 @@ class Troupe:
         self.app = App()
         self.ran: list[tuple[str, str, int]] = []  # what, on which node, when by the world's clock
         self.failing: set[str] = set()  # keys of objects whose alarm goes wrong
+        self.raises = 0  # how often code that raises ran
         self.world: World | None = None
         troupe = self
 
@@ -94,6 +95,9 @@ class Troupe:
 
             async def raise_(self, kind: str) -> None:
                 self.storage.put("n", -1)
+                troupe.raises += 1
+                if kind == "away":
+                    raise Unavailable("mine", code="object.moved")
                 if kind == "own":
                     raise OwnError("mine")
                 if kind == "hidden":

@@ -142,6 +142,19 @@ async def test_wakeful_s_own_errors_keep_type_and_code_over_nodes(cluster: Clust
         assert there.value.code == here.value.code  # type: ignore[attr-defined]
 
 
+async def test_what_the_code_of_an_object_raised_is_not_asked_for_again_by_another_node(cluster: Cluster) -> None:
+    """With a key it may be repeated, and `Unavailable` is for the asking node; this one is the answer."""
+    troupe, world = cluster()
+    async with world:
+        key = key_of(world.members[1])
+        before = troupe.raises
+        for asker in world.members:
+            with pytest.raises(Unavailable, match="mine") as caught:
+                await troupe.at(asker, key, request_key=f"k{asker.name}").raise_("away")
+            assert caught.value.is_raised
+        assert troupe.raises - before == len(world.members)
+
+
 async def test_a_full_mailbox_elsewhere_tells_callers_to_back_off_as_one_here_does() -> None:
     """It was waited for, until the deadline: the flood that filled it waited with it, on every other node."""
     troupe = Troupe()

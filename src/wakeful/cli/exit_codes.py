@@ -57,6 +57,8 @@ def exit_code_of(error: BaseException) -> int:
     """The promise of docs/cli.md: 1 failed, 2 wrong usage, 3 unavailable."""
     if isinstance(error, CommandError):
         return error.exit_code
+    if isinstance(error, WakefulError) and error.is_raised:
+        return FAILED
     if isinstance(error, UnknownObject | UnknownParked | UnknownPoint | Undecodable):
         return FAILED
     if isinstance(

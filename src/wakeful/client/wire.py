@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 # means what it says. Nothing is imported and no constructor of the program runs for it.
 
 PROBLEM = "application/problem+json"
+RAISED = 424  # the status of what the object's own code raised
 # Refused before anything was done, so that even what may not be repeated can be sent again.
 UNTOUCHED = frozenset({"server.busy", "server.bodies"})
 _UNRAISABLE = (StopIteration, StopAsyncIteration)  # mean something else to whoever runs the caller
@@ -209,7 +210,7 @@ class HttpWire:
             left_s = until - loop.time()
             if left_s <= 0:
                 late = DeadlineExceeded(f"{method} {path}: the time for it has passed", code="client.deadline")
-                raise last or late  # why it could not be done before says more
+                raise _as_foreign(last or late)  # why it could not be done before says more
             if has_deadline:
                 given["wakeful-deadline"] = f"{max(1, int(left_s * 1000))}ms"
             try:
@@ -219,6 +220,7 @@ class HttpWire:
                 pause_s = self.about(asked_s or wait_s)
                 is_over = loop.time() + pause_s >= until
                 if not self._is_retrying or is_over or not _is_worth(error, is_repeatable=is_repeatable):
+                    _as_foreign(error)
                     raise
                 last = error.with_traceback(None)  # which would hold this frame, and that the error
             self.repeats += 1
@@ -257,6 +259,8 @@ class HttpWire:
         if answer.status >= 400:
             failure = error_of(answer.status, media, answer.headers, body, self.url)
             failure.wait_s = retry_after_s(answer.headers)  # type: ignore[attr-defined]
+            if isinstance(failure, WakefulError):
+                failure.is_raised = answer.status == RAISED
             raise failure
         return _value(answer.status, media, body, self.url)
 
@@ -340,10 +344,19 @@ def segment(text: str) -> str:
     return quote(text, safe="").replace(".", "%2E")
 
 
+def _as_foreign(error: Exception) -> Exception:
+    """For an object that asks: the server, or the way to it, is not its own node."""
+    if isinstance(error, WakefulError):
+        error.is_foreign = True
+    return error
+
+
 def _is_worth(error: Exception, *, is_repeatable: bool) -> bool:
-    """Sending it again may help, and does no harm."""
+    """Sending it again may help, and does no harm. What the object's own code raised is its answer, whatever it is called."""
     code = getattr(error, "code", "")
-    if code == UNSENT or is_unharmed(error):
+    if getattr(error, "is_raised", False):
+        return False
+    if (code == UNSENT and not hasattr(error, "wait_s")) or is_unharmed(error):
         return True
     return is_repeatable and is_passing(error) and code not in _HOPELESS
 

@@ -158,6 +158,8 @@ def problem_of(
     elif isinstance(error, WakefulError):
         status, code, detail = status_of(error), error.code, _without_places(error)
         extra = {"error": type(error).__name__}
+        if error.is_raised:
+            detail = f"the object's code raised {type(error).__name__}: {detail}"
         if lock is not None and isinstance(error, errors.StoreDown):
             code = "store.locked"
             detail = f"{words(lock)}; {remedy(lock)}" if is_operator else "a table of the store is locked; try again"
@@ -171,7 +173,7 @@ def problem_of(
         status, code, detail = 500, "http.bug", "this is a fault of Wakeful's; its log says more"
     if status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="wakeful"'))
-    if isinstance(error, TooMany):
+    if isinstance(error, TooMany) and status != FAILED:
         headers.append((b"retry-after", str(max(1, round(error.retry_after_s + 0.5))).encode()))
     elif status == 503:
         headers.append((b"retry-after", b"1"))
@@ -224,6 +226,8 @@ def _without_places(error: WakefulError) -> str:
 
 def status_of(error: WakefulError) -> int:
     """By its code, else by the most special class of it that the table knows."""
+    if error.is_raised:
+        return FAILED
     found = BY_CODE.get(error.code)
     if found is not None:
         return found

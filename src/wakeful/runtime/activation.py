@@ -21,6 +21,7 @@ from wakeful.runtime.calls import (
     fingerprint,
     for_caller,
     is_small,
+    mark_raised,
     recall_answer,
     remember_answer,
     resolve,
@@ -41,7 +42,7 @@ from wakeful.values.commits import (
     Remembered,
     Slot,
 )
-from wakeful.values.errors import Fenced, Reentrancy, Unavailable
+from wakeful.values.errors import Fenced, Reentrancy, Unavailable, WakefulError
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
 from wakeful.values.trace import TRACE, UNSAMPLED
@@ -506,8 +507,7 @@ class Activation:
                 await resume(self, call.chain, call.deadline_at)
             if key is not None:
                 print_ = fingerprint(call)
-                pending = (self._requests or {}).get(key)
-                kept = pending[1] if pending else await self.node.recall(self.id, key)
+                kept = await self._recall(key)
                 if kept is not None:
                     return recall_answer(self.id, kept, print_), self._submitted
             # A reader that had to wake the object is in line like everyone else.
@@ -543,9 +543,10 @@ class Activation:
         except Fenced as fenced:
             self.undo(turn)
             raise for_caller(self.id, fenced) from None
-        except BaseException:
+        except BaseException as error:
             self.undo(turn)
             self.meter.failed_calls += 1
+            self._mark_raised(call, error)
             if call.is_expired:
                 raise call.too_late(turn.commits if turn is not None else 0) from None
             raise
@@ -563,6 +564,15 @@ class Activation:
         if operation is not None:
             return operation(Context(self), *call.args, **call.kwargs)
         return getattr(self.instance, call.method)(*call.args, **call.kwargs)  # type: ignore[no-any-return]
+
+    def _mark_raised(self, call: Call, error: BaseException) -> None:
+        has_run = call.is_started or call.answer is None  # a reader's begins at once
+        if isinstance(error, WakefulError) and has_run and call.method not in self.node.operations:
+            mark_raised(getattr(self.instance, call.method, None), error)
+
+    async def _recall(self, key: str) -> Remembered | None:
+        pending = (self._requests or {}).get(key)
+        return pending[1] if pending else await self.node.recall(self.id, key)
 
     def _absorb_cut(self) -> None:
         """Take back the cancellation of `fail`: the task goes on with telling its caller."""
@@ -583,7 +593,8 @@ class Activation:
                 result = self._copy_answer(call, await self._invoke(call))
             except SystemExit as error:
                 raise exit_failure(f"{self.id}.{call.method}", error) from None
-            except Exception:
+            except Exception as error:
+                self._mark_raised(call, error)
                 await self.settle()  # an error is an answer too
                 raise
             turn.is_over = True

@@ -24,6 +24,8 @@ from wakeful.values.errors import (
     KeyTaken,
     LimitExceeded,
     NotRunning,
+    OutcomeUnknown,
+    StoreDown,
     TurnFailed,
     Unavailable,
     WakefulError,
@@ -141,6 +143,17 @@ def for_caller(id: ObjectId, failure: Fenced | WakefulError) -> WakefulError:
     if isinstance(failure, NotRunning):
         return NotRunning(failure.message, code=failure.code)
     return failure
+
+
+def mark_raised(method: Any, error: WakefulError) -> None:
+    """What the code of that method raised, or let through, is its answer: nobody is to take it for a fault of the call.
+
+    But for a store, or a node, of ours that went away while it ran, and what a method of ours, like `send` of a machine,
+    says of its arguments.
+    """
+    if not (getattr(method, "__module__", None) or "").startswith("wakeful."):
+        is_ours = isinstance(error, StoreDown | OutcomeUnknown | NotRunning) and not error.is_foreign
+        error.is_raised = error.is_raised or not is_ours
 
 
 def resolve(answer: asyncio.Future[Any], result: Any, error: BaseException | None = None) -> None:

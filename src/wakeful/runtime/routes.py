@@ -160,6 +160,7 @@ class Routes:
         answer = error_from(reply.failure)
         if (
             isinstance(answer, Unavailable)
+            and not answer.is_raised
             and answer.code not in REFUSALS
             and (not reply.failure.is_started or is_harmless)
         ):

@@ -56,6 +56,7 @@ class Failure(Struct):
     traceback: str
     is_started: bool = True
     body: bytes | None = None  # what the error holds, between nodes
+    is_raised: bool = False  # by the object's own code
 
 
 class Reply(Struct):
@@ -86,7 +87,7 @@ def failure_of(error: BaseException) -> Failure:
     trace = "".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:]
     if isinstance(error, WakefulError) and _error_class(type(error).__name__) is type(error):
         is_started = error.was_sent if isinstance(error, LinkLost) else True
-        return Failure(type(error).__name__, error.code, error.message, trace, is_started)
+        return Failure(type(error).__name__, error.code, error.message, trace, is_started, None, error.is_raised)
     text = "".join(traceback.format_exception_only(error)).strip()
     return Failure(f"{type(error).__module__}.{type(error).__qualname__}", "", text, trace)
 
@@ -99,6 +100,8 @@ def error_of(failure: Failure) -> WakefulError:
         if isinstance(error, LinkLost):
             error.was_sent = failure.is_started
         error.__notes__ = [failure.traceback] if failure.traceback else []
+        if failure.is_raised:
+            error.is_raised = True
         return error
     return TurnFailed(
         failure.message,

@@ -95,6 +95,8 @@ class WakefulError(Exception):
 
     code: str = "error"
     default_code: ClassVar[str] = "error"
+    is_raised: bool = False  # by the code of an object: its answer, and who asks again runs that code again
+    is_foreign: bool = False  # it came from the server of another program
 
     def __init__(self, message: str = "", *, code: str | None = None) -> None:
         super().__init__(message)
