@@ -40,6 +40,9 @@ script_name = "another-worker"
 binding = "CACHE"
 id = "x"
 
+[[vectorize]]
+binding = "SEARCH"
+
 [[migrations]]
 tag = "v1"
 new_classes = ["Basket", "Old"]
@@ -79,7 +82,8 @@ def test_toml_with_migrations(tmp_path: Path) -> None:
     found = config.read(tmp_path)
     assert found.stored_as == {"Cart": "Basket"}
     assert found.deleted == ("Old",)
-    assert found.elsewhere == {"OTHER": "a class of another Worker, another-worker", "CACHE": "a KV namespace"}
+    assert found.elsewhere == {"OTHER": "a class of another Worker, another-worker", "SEARCH": "Vectorize"}
+    assert found.named == (("kv_namespaces", "CACHE", {"binding": "CACHE", "id": "x"}),)
     assert found.deletes_alarm
 
 
@@ -149,6 +153,7 @@ def test_a_new_class_does_not_find_the_objects_of_an_older_one(
         ("name = 'x'", "no `main`"),
         ("main = ", "can't be read"),
         ("main = 'x'\n[[durable_objects.bindings]]\nname = 'A'", "no class_name"),
+        ("main = 'x'\n[[kv_namespaces]]\nid = 'A'", "one of kv_namespaces has no `binding`"),
         ("main = 'x'\n[[migrations]]\ntransferred_classes = [{from='A', from_script='s', to='B'}]", "another Worker"),
     ],
 )

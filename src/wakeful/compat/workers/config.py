@@ -15,9 +15,10 @@ FILES = ("wrangler.json", "wrangler.jsonc", "wrangler.toml")
 DELETES_ALARM_FROM = "2026-02-24"  # compatibility date from which deleteAll() takes the alarm as well
 _DELETES_ALARM = "delete_all_deletes_alarm"
 _KEEPS_ALARM = "delete_all_preserves_alarm"
-# Kinds of bindings that nothing here stands behind, and what they are called.
+# Kinds of bindings that are here, and under what each has its name in `env`; `bindings/makers.py` makes them.
+KINDS = {"kv_namespaces": "binding"}
+# Kinds that nothing here stands behind, and what they are called.
 _ELSEWHERE = {
-    "kv_namespaces": "a KV namespace",
     "r2_buckets": "an R2 bucket",
     "d1_databases": "a D1 database",
     "services": "a service binding",
@@ -59,6 +60,14 @@ class Binding(NamedTuple):
     class_name: str
 
 
+class NamedBinding(NamedTuple):
+    """A name in `env` that stands for something else, and what the file says of it."""
+
+    kind: str
+    name: str
+    options: dict[str, Any]
+
+
 class Config(NamedTuple):
     """What is taken from the file."""
 
@@ -68,6 +77,7 @@ class Config(NamedTuple):
     compatibility_date: str
     flags: tuple[str, ...]
     bindings: tuple[Binding, ...]
+    named: tuple[NamedBinding, ...]
     elsewhere: dict[str, str]  # bindings that are not here, and what they are
     vars: dict[str, Any]
     crons: tuple[str, ...]
@@ -106,23 +116,25 @@ def read(folder: str | Path, *, environment: str | None = None) -> Config:
         compatibility_date=str(data.get("compatibility_date", "")),
         flags=tuple(data.get("compatibility_flags", ())),
         bindings=bindings,
+        named=tuple(_read_named(path, data)),
         elsewhere=elsewhere,
         vars={**data.get("vars", {}), **_dev_vars(path.parent, environment)},
         crons=tuple(data.get("triggers", {}).get("crons") or ()),
         stored_as=stored_as,
         deleted=deleted,
-        idle=tuple(_IDLE[kind] for kind in _IDLE if _is_configured(data, kind)),
+        idle=tuple(_IDLE[kind] for kind in _IDLE if _look(data, kind)),
     )
 
 
-def _is_configured(data: Mapping[str, Any], kind: str) -> bool:
-    found: Any = data
-    for part in kind.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return bool(found)
+def _look(data: Mapping[str, Any], kind: str) -> Any:
+    """What the file has there; None when there is nothing."""
+    part: Any = data
+    for name in kind.split("."):
+        part = part.get(name) if isinstance(part, Mapping) else None
+    return part
 
 
-_NOT_INHERITED = frozenset({"durable_objects", "vars", "env", *_ELSEWHERE})
+_NOT_INHERITED = frozenset({"durable_objects", "vars", "env", *KINDS, *_ELSEWHERE})
 
 
 def _find(where: Path) -> Path:
@@ -181,6 +193,15 @@ def _bindings(path: Path, data: Mapping[str, Any]) -> tuple[tuple[Binding, ...],
             if name:
                 elsewhere[name] = what
     return tuple(here), elsewhere
+
+
+def _read_named(path: Path, data: Mapping[str, Any]) -> Iterator[NamedBinding]:
+    for kind, label in KINDS.items():
+        listed = _look(data, kind) or ()
+        for one in [listed] if isinstance(listed, Mapping) else listed:
+            if not isinstance(one, Mapping) or not isinstance(one.get(label), str):
+                raise _bad(path, f"one of {kind} has no `{label}`, the name in env: {one!r}")
+            yield NamedBinding(kind, one[label], dict(one))
 
 
 def _migrate(path: Path, migrations: Any) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.app import App
 from wakeful.compat.workers import config as wrangler
+from wakeful.compat.workers.bindings.desk import DESK, BindingDesk
+from wakeful.compat.workers.bindings.makers import make_binding
 from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledController
 from wakeful.compat.workers.events import APART, Hosted, WaitUntilTasks
 from wakeful.compat.workers.failures import JsException
@@ -181,10 +183,12 @@ BOOKMARKS = frozenset({"getCurrentBookmark", "getBookmarkForTime", "onNextSessio
 class HostedFeature(Feature):
     """What hosted objects need of every node."""
 
-    def __init__(self, beside: WaitUntilTasks) -> None:
+    def __init__(self, beside: WaitUntilTasks, desk: BindingDesk) -> None:
         self._beside = beside
+        self._desk = desk
 
     def equip(self, node: "Node") -> None:
+        node.features[DESK] = self._desk
         node.timer_runs.register(HostedAlarms(node.limits.alarm_deadline_ms))
         node.operations[APART] = _apart
         node.farewells.append(self._beside.send_away)
@@ -200,7 +204,8 @@ class WorkersApp(App):
         options.setdefault("limits", Limits(arguments_bytes=MESSAGE_BYTES))
         super().__init__(**options)
         self.beside = WaitUntilTasks()
-        self.deployment.features.append(HostedFeature(self.beside))
+        self.desk = BindingDesk()
+        self.deployment.features.append(HostedFeature(self.beside, self.desk))
 
     def run_by_clock(self, spec: Spec, function: Callable[..., Any], **options: Any) -> None:
         """A cron trigger of its wrangler file, once per occurrence in the deployment."""
@@ -213,6 +218,7 @@ class Worker:
     def __init__(self, config: wrangler.Config, app: WorkersApp) -> None:
         self.config = config
         self.app = app
+        self.desk = app.desk
         self.classes: dict[str, type[Host]] = {}  # by the name in the Worker's code
         self.env = Env(dress(config.vars), config.elsewhere)
         self._imports = Imports(config.main, modules(self.env, ExecutionContext(self._keep)))
@@ -272,6 +278,8 @@ class Worker:
                 host = self.classes[binding.class_name] = host_of(hosted)
                 self.app.object(host, name=stored)  # type: ignore[call-overload]
             self.env._bindings[binding.name] = Namespace(self.app, host._hosted)
+        for other in config.named:
+            self.env._bindings[other.name] = make_binding(self, other)
 
     def _call(self, name: str, first: Any) -> Awaitable[Any]:
         context = ExecutionContext(self._keep)

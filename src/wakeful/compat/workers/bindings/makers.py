@@ -1,0 +1,51 @@
+"""Layer 5. Which binding of a wrangler file becomes what? The table of all kinds that are here.
+
+A kind is what the file calls it. A new one is a line here and in `config.py: KINDS`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from wakeful.compat.workers.bindings import kv
+from wakeful.compat.workers.bindings.desk import BindingHome
+from wakeful.compat.workers.config import NamedBinding
+from wakeful.values.errors import BadOption
+from wakeful.values.ids import check_key
+
+Maker = Callable[[BindingHome, NamedBinding], Any]
+
+
+def make_binding(home: BindingHome, named: NamedBinding) -> Any:
+    """What the Worker's code finds under the name in `env`."""
+    return MAKERS[named.kind](home, named)
+
+
+def _make_kv(home: BindingHome, named: NamedBinding) -> Any:
+    register(home, kv.CLASS, kv.KVNamespace)
+    return kv.KvBinding(home.app, key_of(home, kv.CLASS, named, "id"))
+
+
+MAKERS: dict[str, Maker] = {
+    "kv_namespaces": _make_kv,
+}
+
+
+def register(home: BindingHome, name: str, cls: type) -> None:
+    """Have the app know a class of ours; other Workers of it, or other bindings, may have done so."""
+    registry = home.app.deployment.registry
+    if not registry.knows(name):
+        home.app.object(cls, name=name)  # type: ignore[call-overload]
+    elif registry.by_name(name).cls is not cls:
+        raise BadOption(
+            f"{home.config.path}: its bindings are kept in objects of a class {name}, and the program has another of "
+            "that name; give that another name",
+            code="workers.binding",
+        )
+
+
+def key_of(home: BindingHome, cls: str, named: NamedBinding, *names: str) -> str:
+    """The key of the object behind it: what the file says under the first of those names that it has."""
+    found = next((named.options[name] for name in names if named.options.get(name)), named.name)
+    if not isinstance(found, str):
+        raise BadOption(f"{home.config.path}: {named.kind} {named.name}: {found!r} is no text", code="workers.binding")
+    return check_key(cls, found)
