@@ -1,6 +1,6 @@
 """Layer 5. What do the bindings of all Workers of a program share, and what is the one given that makes them?"""
 
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from wakeful.compat.workers.config import Config
 from wakeful.runtime.context import runtime_of
@@ -12,8 +12,18 @@ if TYPE_CHECKING:
 DESK = "bindings"
 
 
+class DatabaseFiles(NamedTuple):
+    """What a D1 database gets when it wakes, and the table that says which of it it has had."""
+
+    table: str
+    migrations: tuple[tuple[str, str], ...]  # name and text of each, in order
+
+
 class BindingDesk:
     """What objects behind bindings find at the node that they are on: what the files of the program's Workers say."""
+
+    def __init__(self) -> None:
+        self.databases: dict[str, DatabaseFiles] = {}
 
 
 class BindingHome(Protocol):

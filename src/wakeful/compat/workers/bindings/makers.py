@@ -6,8 +6,8 @@ A kind is what the file calls it. A new one is a line here and in `config.py: KI
 from collections.abc import Callable
 from typing import Any
 
-from wakeful.compat.workers.bindings import kv
-from wakeful.compat.workers.bindings.desk import BindingHome
+from wakeful.compat.workers.bindings import d1, kv
+from wakeful.compat.workers.bindings.desk import BindingHome, DatabaseFiles
 from wakeful.compat.workers.config import NamedBinding
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import check_key
@@ -25,7 +25,23 @@ def _make_kv(home: BindingHome, named: NamedBinding) -> Any:
     return kv.KvBinding(home.app, key_of(home, kv.CLASS, named, "id"))
 
 
+def _make_d1(home: BindingHome, named: NamedBinding) -> Any:
+    register(home, d1.CLASS, d1.D1Database)
+    key = key_of(home, d1.CLASS, named, "database_name", "database_id")
+    folder = home.config.path.parent / str(named.options.get("migrations_dir", "migrations"))
+    if "migrations_dir" in named.options and not folder.is_dir():
+        raise BadOption(
+            f"{home.config.path}: {named.name} has its migrations in {folder}, which is no folder",
+            code="workers.binding",
+        )
+    files = sorted(folder.glob("*.sql")) if folder.is_dir() else []
+    migrations = tuple((file.name, file.read_text(encoding="utf-8")) for file in files)
+    home.desk.databases[key] = DatabaseFiles(str(named.options.get("migrations_table", "d1_migrations")), migrations)
+    return d1.D1Binding(home.app, key)
+
+
 MAKERS: dict[str, Maker] = {
+    "d1_databases": _make_d1,
     "kv_namespaces": _make_kv,
 }
 
