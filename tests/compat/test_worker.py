@@ -290,11 +290,11 @@ async def test_cron_triggers_are_fired_by_hand_where_the_worker_is_tried_only(tm
 
 
 async def test_a_binding_that_is_not_here_is_honestly_absent(tmp_path: Path) -> None:
-    wrangler = WRANGLER + '\n[[vectorize]]\nbinding = "CACHE"\n\n[[queues.consumers]]\nqueue = "q"\n'
+    wrangler = WRANGLER + '\n[[vectorize]]\nbinding = "CACHE"\n\n[[containers]]\nclass_name = "q"\n'
     async with played(write_worker(tmp_path, ASKED, wrangler)) as (worker, _):
         assert not hasattr(worker.env, "CACHE")
         assert getattr(worker.env, "CACHE", None) is None
         with pytest.raises(NotImplementedError, match="Vectorize"):
             worker.env.CACHE  # noqa: B018
         (idle,) = worker.config.idle
-        assert idle.startswith("queue consumers")
+        assert idle.startswith("containers")

@@ -16,7 +16,7 @@ DELETES_ALARM_FROM = "2026-02-24"  # compatibility date from which deleteAll() t
 _DELETES_ALARM = "delete_all_deletes_alarm"
 _KEEPS_ALARM = "delete_all_preserves_alarm"
 # Kinds of bindings that are here, and under what each has its name in `env`; `bindings/makers.py` makes them.
-KINDS = {"d1_databases": "binding", "kv_namespaces": "binding"}
+KINDS = {"d1_databases": "binding", "kv_namespaces": "binding", "queues.producers": "binding"}
 # Kinds that nothing here stands behind, and what they are called.
 _ELSEWHERE = {
     "r2_buckets": "an R2 bucket",
@@ -25,7 +25,6 @@ _ELSEWHERE = {
     "hyperdrive": "Hyperdrive",
     "vectorize": "Vectorize",
     "analytics_engine_datasets": "Analytics Engine",
-    "queues": "a queue",
     "ai": "Workers AI",
     "browser": "a browser",
     "assets": "static assets",
@@ -36,12 +35,12 @@ _ELSEWHERE = {
 }
 # What is configured there without a name in `env`, and not done here.
 _IDLE = {
-    "queues.consumers": "queue consumers: queue() is never called; let a job or a schedule do that work",
     "assets.directory": "static assets: put a web server or a CDN before the Worker for its files",
     "containers": "containers: run them beside it, and call them with fetch()",
     "tail_consumers": "tail consumers: the log of this process has what they would get",
     "logpush": "logpush: have the log of this process shipped",
 }
+_PULL = "pull consumers: messages of {} are for an HTTP API that is not here; let the Worker's queue() take them"
 # What JSON with comments is made of. Each text belongs to one alternative only, an unclosed one to the rest of the file:
 # so a file is read once from its beginning to its end, whatever is in it.
 _PART = re.compile(
@@ -77,6 +76,7 @@ class Config(NamedTuple):
     flags: tuple[str, ...]
     bindings: tuple[Binding, ...]
     named: tuple[NamedBinding, ...]
+    consumers: tuple[dict[str, Any], ...]  # of queues
     elsewhere: dict[str, str]  # bindings that are not here, and what they are
     vars: dict[str, Any]
     crons: tuple[str, ...]
@@ -107,6 +107,7 @@ def read(folder: str | Path, *, environment: str | None = None) -> Config:
     if not isinstance(main, str):
         raise _bad(path, "it has no `main`, the file with the Worker's code")
     bindings, elsewhere = _bindings(path, data)
+    consumers = _look(data, "queues.consumers") or ()
     stored_as, deleted = _migrate(path, data.get("migrations") or ())
     return Config(
         path=path,
@@ -116,12 +117,14 @@ def read(folder: str | Path, *, environment: str | None = None) -> Config:
         flags=tuple(data.get("compatibility_flags", ())),
         bindings=bindings,
         named=tuple(_read_named(path, data)),
+        consumers=tuple(one for one in consumers if one.get("type") != "http_pull"),
         elsewhere=elsewhere,
         vars={**data.get("vars", {}), **_dev_vars(path.parent, environment)},
         crons=tuple(data.get("triggers", {}).get("crons") or ()),
         stored_as=stored_as,
         deleted=deleted,
-        idle=tuple(_IDLE[kind] for kind in _IDLE if _look(data, kind)),
+        idle=tuple(_IDLE[kind] for kind in _IDLE if _look(data, kind))
+        + tuple(_PULL.format(one.get("queue")) for one in consumers if one.get("type") == "http_pull"),
     )
 
 
@@ -133,7 +136,7 @@ def _look(data: Mapping[str, Any], kind: str) -> Any:
     return part
 
 
-_NOT_INHERITED = frozenset({"durable_objects", "vars", "env", *KINDS, *_ELSEWHERE})
+_NOT_INHERITED = frozenset({"durable_objects", "vars", "env", *(kind.partition(".")[0] for kind in KINDS), *_ELSEWHERE})
 
 
 def _find(where: Path) -> Path:
@@ -185,8 +188,6 @@ def _bindings(path: Path, data: Mapping[str, Any]) -> tuple[tuple[Binding, ...],
             here.append(Binding(binding["name"], binding["class_name"]))
     for kind, what in _ELSEWHERE.items():
         found = data.get(kind)
-        if kind == "queues" and isinstance(found, Mapping):
-            found = found.get("producers")
         for one in found if isinstance(found, list) else [found] if isinstance(found, Mapping) else []:
             name = one.get("binding") or one.get("name")
             if name:

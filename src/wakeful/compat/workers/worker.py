@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from wakeful.app import App
 from wakeful.compat.workers import config as wrangler
 from wakeful.compat.workers.bindings.desk import DESK, BindingDesk
-from wakeful.compat.workers.bindings.makers import make_binding
+from wakeful.compat.workers.bindings.makers import add_consumers, make_binding
+from wakeful.compat.workers.bindings.queue_batch import MessageBatch
 from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledController
 from wakeful.compat.workers.events import APART, Hosted, WaitUntilTasks
 from wakeful.compat.workers.failures import JsException
@@ -226,6 +227,12 @@ class Worker:
         self._entry = _entry_of(self.module)
         try:
             self._host()
+            if config.consumers and self._handler("queue", None) is None:
+                raise BadOption(
+                    f"{config.path}: it consumes {config.consumers[0].get('queue')}, and {config.main.name} has no queue()",
+                    code="workers.binding",
+                )
+            add_consumers(self)
             for expression in config.crons:
                 self._add_trigger(expression)
         except BaseException:
@@ -244,6 +251,10 @@ class Worker:
     async def scheduled(self, expression: str, at_ms: int) -> None:
         """What the Worker does for a cron trigger."""
         await result_of(self._call("scheduled", ScheduledController(expression, at_ms)))
+
+    async def queue(self, batch: MessageBatch) -> None:
+        """What the Worker does with messages of a queue that it consumes."""
+        await result_of(self._call("queue", batch))
 
     def unload(self) -> None:
         """Take its modules out of the process again."""
@@ -283,13 +294,16 @@ class Worker:
 
     def _call(self, name: str, first: Any) -> Awaitable[Any]:
         context = ExecutionContext(self._keep)
-        if isinstance(self._entry, type):
-            found = getattr(self._entry(context, self.env), name, None)
-        else:
-            found = getattr(self.module, f"on_{name}", None)
-        if found is None:
+        handler = self._handler(name, context)
+        if handler is None:
             raise JsException(f"the Worker has no {name}()")
-        return found(*(first, self.env, context)[: _count(found)])  # type: ignore[no-any-return]
+        return handler(*(first, self.env, context)[: _count(handler)])  # type: ignore[no-any-return]
+
+    def _handler(self, name: str, context: ExecutionContext | None) -> Callable[..., Any] | None:
+        """What it has for events of that kind; without a context to look whether there is one."""
+        if not isinstance(self._entry, type):
+            return getattr(self.module, f"on_{name}", None)
+        return getattr(self._entry if context is None else self._entry(context, self.env), name, None)
 
     def _add_trigger(self, expression: str) -> None:
         async def trigger(run: Run) -> None:
@@ -325,6 +339,9 @@ def load(folder: str | Path, *, environment: str | None = None, app: WorkersApp 
     return Worker(wrangler.read(folder, environment=environment), app or WorkersApp())
 
 
+_HANDLERS = ("on_fetch", "on_scheduled", "on_queue")
+
+
 async def _apart(ctx: "Context", token: int) -> None:
     host = runtime_of(ctx).instance
     if not isinstance(host, Host):
@@ -336,7 +353,7 @@ def _entry_of(module: ModuleType) -> type | Callable[..., Any] | None:
     found = getattr(module, "Default", None)
     if isinstance(found, type):
         return found
-    return getattr(module, "on_fetch", None) or getattr(module, "on_scheduled", None)
+    return next((getattr(module, name) for name in _HANDLERS if hasattr(module, name)), None)
 
 
 def _count(handler: Any) -> int:

@@ -24,6 +24,7 @@ class BindingDesk:
 
     def __init__(self) -> None:
         self.databases: dict[str, DatabaseFiles] = {}
+        self.consumers: dict[str, Any] = {}  # by the queue's name
 
 
 class BindingHome(Protocol):
@@ -37,6 +38,8 @@ class BindingHome(Protocol):
 
     @property
     def desk(self) -> BindingDesk: ...
+
+    async def queue(self, batch: Any) -> None: ...
 
 
 def desk_of(ctx: "Context") -> BindingDesk:

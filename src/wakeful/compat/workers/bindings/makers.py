@@ -6,8 +6,9 @@ A kind is what the file calls it. A new one is a line here and in `config.py: KI
 from collections.abc import Callable
 from typing import Any
 
-from wakeful.compat.workers.bindings import d1, kv
+from wakeful.compat.workers.bindings import d1, kv, queues
 from wakeful.compat.workers.bindings.desk import BindingHome, DatabaseFiles
+from wakeful.compat.workers.bindings.queue_batch import DELAY_S_MAX
 from wakeful.compat.workers.config import NamedBinding
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import check_key
@@ -40,9 +41,41 @@ def _make_d1(home: BindingHome, named: NamedBinding) -> Any:
     return d1.D1Binding(home.app, key)
 
 
+def _make_queue(home: BindingHome, named: NamedBinding) -> Any:
+    _register_queues(home)
+    delay = named.options.get("delivery_delay", 0)
+    if isinstance(delay, bool) or not isinstance(delay, int) or not 0 <= delay <= DELAY_S_MAX:
+        raise BadOption(
+            f"{home.config.path}: {named.name}: delivery_delay is 0 to {DELAY_S_MAX} seconds, not {delay!r}",
+            code="workers.binding",
+        )
+    return queues.QueueBinding(home.app, key_of(home, queues.CLASS, named, "queue"), delay * 1000)
+
+
+def add_consumers(home: BindingHome) -> None:
+    """Have the Worker's `queue()` called with what comes to the queues that it consumes."""
+    for options in home.config.consumers:
+        _register_queues(home)
+        rules = queues.read_rules(home.config.path, home.queue, options)
+        queue = check_key(queues.CLASS, options["queue"])
+        known = home.desk.consumers.get(queue)
+        if known is not None:
+            raise BadOption(
+                f"{home.config.path}: the queue {queue} has a consumer already, in {known.path}; it can have one",
+                code="workers.binding",
+            )
+        home.desk.consumers[queue] = rules
+
+
+def _register_queues(home: BindingHome) -> None:
+    register(home, queues.CLASS, queues.Queue)
+    register(home, queues.CONSUMER_CLASS, queues.QueueConsumer)
+
+
 MAKERS: dict[str, Maker] = {
     "d1_databases": _make_d1,
     "kv_namespaces": _make_kv,
+    "queues.producers": _make_queue,
 }
 
 
