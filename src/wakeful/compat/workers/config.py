@@ -27,7 +27,6 @@ _ELSEWHERE = {
     "analytics_engine_datasets": "Analytics Engine",
     "ai": "Workers AI",
     "browser": "a browser",
-    "assets": "static assets",
     "send_email": "e-mail",
     "dispatch_namespaces": "a dispatch namespace",
     "ratelimits": "a rate limit",
@@ -35,11 +34,11 @@ _ELSEWHERE = {
 }
 # What is configured there without a name in `env`, and not done here.
 _IDLE = {
-    "assets.directory": "static assets: put a web server or a CDN before the Worker for its files",
     "containers": "containers: run them beside it, and call them with fetch()",
     "tail_consumers": "tail consumers: the log of this process has what they would get",
     "logpush": "logpush: have the log of this process shipped",
 }
+_RULE_FILES = ("_headers", "_redirects")
 _PULL = "pull consumers: messages of {} are for an HTTP API that is not here; let the Worker's queue() take them"
 # What JSON with comments is made of. Each text belongs to one alternative only, an unclosed one to the rest of the file:
 # so a file is read once from its beginning to its end, whatever is in it.
@@ -71,12 +70,13 @@ class Config(NamedTuple):
 
     path: Path
     name: str
-    main: Path
+    main: Path | None  # None: it has files, and no code
     compatibility_date: str
     flags: tuple[str, ...]
     bindings: tuple[Binding, ...]
     named: tuple[NamedBinding, ...]
     consumers: tuple[dict[str, Any], ...]  # of queues
+    assets: dict[str, Any] | None
     elsewhere: dict[str, str]  # bindings that are not here, and what they are
     vars: dict[str, Any]
     crons: tuple[str, ...]
@@ -104,7 +104,10 @@ def read(folder: str | Path, *, environment: str | None = None) -> Config:
         # What is bound is not inherited; the rest is.
         data = {key: value for key, value in data.items() if key not in _NOT_INHERITED} | named[environment]
     main = data.get("main")
-    if not isinstance(main, str):
+    assets = data.get("assets")
+    if not isinstance(assets, dict | None):
+        raise _bad(path, f"assets is a table with a directory, not {assets!r}")
+    if not isinstance(main, str) and (main is not None or assets is None):
         raise _bad(path, "it has no `main`, the file with the Worker's code")
     bindings, elsewhere = _bindings(path, data)
     consumers = _look(data, "queues.consumers") or ()
@@ -112,18 +115,24 @@ def read(folder: str | Path, *, environment: str | None = None) -> Config:
     return Config(
         path=path,
         name=str(data.get("name", path.parent.name)),
-        main=(path.parent / main).resolve(),
+        main=None if main is None else (path.parent / main).resolve(),
         compatibility_date=str(data.get("compatibility_date", "")),
         flags=tuple(data.get("compatibility_flags", ())),
         bindings=bindings,
         named=tuple(_read_named(path, data)),
         consumers=tuple(one for one in consumers if one.get("type") != "http_pull"),
+        assets=assets,
         elsewhere=elsewhere,
         vars={**data.get("vars", {}), **_dev_vars(path.parent, environment)},
         crons=tuple(data.get("triggers", {}).get("crons") or ()),
         stored_as=stored_as,
         deleted=deleted,
         idle=tuple(_IDLE[kind] for kind in _IDLE if _look(data, kind))
+        + tuple(
+            f"static assets: {file.name} of {file.parent.name} is not applied; set headers and redirect in the Worker"
+            for file in ((path.parent / str((assets or {}).get("directory", ""))) / name for name in _RULE_FILES)
+            if assets and file.is_file()
+        )
         + tuple(_PULL.format(one.get("queue")) for one in consumers if one.get("type") == "http_pull"),
     )
 

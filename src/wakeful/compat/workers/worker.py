@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.app import App
 from wakeful.compat.workers import config as wrangler
+from wakeful.compat.workers.bindings import assets
+from wakeful.compat.workers.bindings.assets import AssetFiles
 from wakeful.compat.workers.bindings.desk import DESK, BindingDesk
 from wakeful.compat.workers.bindings.makers import add_consumers, make_binding
 from wakeful.compat.workers.bindings.queue_batch import MessageBatch
@@ -222,14 +224,21 @@ class Worker:
         self.desk = app.desk
         self.classes: dict[str, type[Host]] = {}  # by the name in the Worker's code
         self.env = Env(dress(config.vars), config.elsewhere)
-        self._imports = Imports(config.main, modules(self.env, ExecutionContext(self._keep)))
-        self.module: ModuleType = self._imports.load()
+        self.assets: AssetFiles | None = None
+        if config.assets is not None:
+            rules = assets.read_rules(config.path, config.assets, config.compatibility_date, config.flags)
+            self.assets = AssetFiles(rules)
+            if name := config.assets.get("binding"):
+                self.env._bindings[name] = self.assets
+        self._code = config.path.name if config.main is None else config.main.name
+        self._imports = Imports(config.main or config.path, modules(self.env, ExecutionContext(self._keep)))
+        self.module = ModuleType(config.name) if config.main is None else self._imports.load()
         self._entry = _entry_of(self.module)
         try:
             self._host()
             if config.consumers and self._handler("queue", None) is None:
                 raise BadOption(
-                    f"{config.path}: it consumes {config.consumers[0].get('queue')}, and {config.main.name} has no queue()",
+                    f"{config.path}: it consumes {config.consumers[0].get('queue')}, and {self._code} has no queue()",
                     code="workers.binding",
                 )
             add_consumers(self)
@@ -240,9 +249,20 @@ class Worker:
             raise
 
     async def fetch(self, request: Request) -> Response:
-        """The Worker's answer to a request."""
+        """The answer to a request: a file's, if it has one for it, else the code's."""
+        files = self.assets
+        if files is None or (self.config.main is not None and files.runs_worker_first(request)):
+            return await self._run_fetch(request)
+        found = await files.find(request)
+        if found is not None:
+            return found
+        if self.config.main is None or files.shows_page(request):
+            return await files.answer(request)
+        return await self._run_fetch(request)
+
+    async def _run_fetch(self, request: Request) -> Response:
         if self._entry is None:
-            raise JsException(f"{self.config.main.name} has neither `class Default(WorkerEntrypoint)` nor on_fetch")
+            raise JsException(f"{self._code} has neither `class Default(WorkerEntrypoint)` nor on_fetch")
         answer = await result_of(self._call("fetch", request))
         if not isinstance(answer, Response):
             raise JsException(f"fetch() gave a {type(answer).__name__}, not a Response")
@@ -271,7 +291,7 @@ class Worker:
             if not isinstance(cls, type):
                 raise BadOption(
                     f"{config.path}: {binding.name} is bound to the class {binding.class_name}, which "
-                    f"{config.main.name} does not have",
+                    f"{self._code} does not have",
                     code="workers.class",
                 )
             host = self.classes.get(binding.class_name)
