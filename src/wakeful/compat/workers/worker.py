@@ -21,9 +21,10 @@ from wakeful.compat.workers.bindings.assets import AssetFiles
 from wakeful.compat.workers.bindings.desk import DESK, BindingDesk
 from wakeful.compat.workers.bindings.makers import add_consumers, make_binding
 from wakeful.compat.workers.bindings.queue_batch import MessageBatch
-from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledController
+from wakeful.compat.workers.bindings.services import exports_of
+from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledController, WorkerEntrypoint
 from wakeful.compat.workers.events import APART, Hosted, WaitUntilTasks
-from wakeful.compat.workers.failures import JsException
+from wakeful.compat.workers.failures import JsException, JsTypeError
 from wakeful.compat.workers.host import Host, HostedAlarms, host_of
 from wakeful.compat.workers.modules import modules
 from wakeful.compat.workers.namespaces import Env, Namespace
@@ -231,7 +232,7 @@ class Worker:
             if name := config.assets.get("binding"):
                 self.env._bindings[name] = self.assets
         self._code = config.path.name if config.main is None else config.main.name
-        self._imports = Imports(config.main or config.path, modules(self.env, ExecutionContext(self._keep)))
+        self._imports = Imports(config.main or config.path, modules(self.env, ExecutionContext(self.keep)))
         self.module = ModuleType(config.name) if config.main is None else self._imports.load()
         self._entry = _entry_of(self.module)
         try:
@@ -264,9 +265,30 @@ class Worker:
         if self._entry is None:
             raise JsException(f"{self._code} has neither `class Default(WorkerEntrypoint)` nor on_fetch")
         answer = await result_of(self._call("fetch", request))
-        if not isinstance(answer, Response):
-            raise JsException(f"fetch() gave a {type(answer).__name__}, not a Response")
-        return answer
+        return _check_response(answer)
+
+    def entrypoint(self, name: str, props: dict[str, Any]) -> Any:
+        """A new instance of one of its entrypoints, for one call."""
+        cls = getattr(self.module, name, None)
+        if not isinstance(cls, type) or not issubclass(cls, WorkerEntrypoint):
+            raise JsTypeError(f"{self.config.name} has no entrypoint {name}, a class of WorkerEntrypoint")
+        return cls(ExecutionContext(self.keep, self.exports, props), self.env)
+
+    async def answer_as(self, name: str, props: dict[str, Any], request: Request) -> Response:
+        """The answer of one of its entrypoints to a request: of the first one as to any request."""
+        if name == "Default" and not props:
+            return await self.fetch(request)
+        handler = getattr(self.entrypoint(name, props), "fetch", None)
+        if handler is None:
+            raise JsTypeError(f"{self.config.name}.{name} has no fetch()")
+        return _check_response(await result_of(handler(request)))
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Bindings that nothing here stands behind, and what they are."""
+        services = {one.name: one.options["service"] for one in self.config.named if one.kind == "services"}
+        away = {name: f"the Worker {of}" for name, of in services.items() if of not in self.desk.workers}
+        return {**self.config.elsewhere, **away}
 
     async def scheduled(self, expression: str, at_ms: int) -> None:
         """What the Worker does for a cron trigger."""
@@ -279,8 +301,11 @@ class Worker:
     def unload(self) -> None:
         """Take its modules out of the process again."""
         self._imports.unload()
+        if self.desk.workers.get(self.config.name) is self:
+            del self.desk.workers[self.config.name]
 
-    def _keep(self, task: "Task[Any]") -> None:
+    def keep(self, task: "Task[Any]") -> None:
+        """Hold on to it until it ends."""
         if self.app.deployment.node is not None:
             self.app.deployment.node.keep(task)
 
@@ -309,11 +334,19 @@ class Worker:
                 host = self.classes[binding.class_name] = host_of(hosted)
                 self.app.object(host, name=stored)  # type: ignore[call-overload]
             self.env._bindings[binding.name] = Namespace(self.app, host._hosted)
+        by_class = {
+            found.hosted.cls.__name__: found for found in self.env._bindings.values() if isinstance(found, Namespace)
+        }
+        self.exports = self.env._exports = exports_of(self, self.module, by_class)
+        if self.desk.workers.setdefault(config.name, self) is not self:
+            raise BadOption(
+                f"{config.path}: the program has another Worker called {config.name}", code="workers.binding"
+            )
         for other in config.named:
             self.env._bindings[other.name] = make_binding(self, other)
 
     def _call(self, name: str, first: Any) -> Awaitable[Any]:
-        context = ExecutionContext(self._keep)
+        context = ExecutionContext(self.keep, self.exports)
         handler = self._handler(name, context)
         if handler is None:
             raise JsException(f"the Worker has no {name}()")
@@ -360,6 +393,12 @@ def load(folder: str | Path, *, environment: str | None = None, app: WorkersApp 
 
 
 _HANDLERS = ("on_fetch", "on_scheduled", "on_queue")
+
+
+def _check_response(answer: Any) -> Response:
+    if not isinstance(answer, Response):
+        raise JsException(f"fetch() gave a {type(answer).__name__}, not a Response")
+    return answer
 
 
 async def _apart(ctx: "Context", token: int) -> None:

@@ -6,6 +6,8 @@ from wakeful.compat.workers.config import Config
 from wakeful.runtime.context import runtime_of
 
 if TYPE_CHECKING:
+    from asyncio import Task
+
     from wakeful.app import App
     from wakeful.runtime.context import Context
 
@@ -24,6 +26,7 @@ class BindingDesk:
 
     def __init__(self) -> None:
         self.databases: dict[str, DatabaseFiles] = {}
+        self.workers: dict[str, Any] = {}  # by name
         self.consumers: dict[str, Any] = {}  # by the queue's name
 
 
@@ -40,6 +43,8 @@ class BindingHome(Protocol):
     def desk(self) -> BindingDesk: ...
 
     async def queue(self, batch: Any) -> None: ...
+
+    def keep(self, task: "Task[Any]") -> None: ...
 
 
 def desk_of(ctx: "Context") -> BindingDesk:

@@ -6,7 +6,7 @@ A kind is what the file calls it. A new one is a line here and in `config.py: KI
 from collections.abc import Callable
 from typing import Any
 
-from wakeful.compat.workers.bindings import d1, kv, queues
+from wakeful.compat.workers.bindings import d1, kv, queues, services
 from wakeful.compat.workers.bindings.desk import BindingHome, DatabaseFiles
 from wakeful.compat.workers.bindings.queue_batch import DELAY_S_MAX
 from wakeful.compat.workers.config import NamedBinding
@@ -52,6 +52,15 @@ def _make_queue(home: BindingHome, named: NamedBinding) -> Any:
     return queues.QueueBinding(home.app, key_of(home, queues.CLASS, named, "queue"), delay * 1000)
 
 
+def _make_service(home: BindingHome, named: NamedBinding) -> Any:
+    service, entrypoint = named.options.get("service"), named.options.get("entrypoint")
+    if not isinstance(service, str) or not isinstance(entrypoint, str | None):
+        raise BadOption(
+            f"{home.config.path}: {named.name} has no `service`, the name of a Worker", code="workers.binding"
+        )
+    return services.ServiceBinding(home, named.name, service, entrypoint, named.options.get("props"))
+
+
 def add_consumers(home: BindingHome) -> None:
     """Have the Worker's `queue()` called with what comes to the queues that it consumes."""
     for options in home.config.consumers:
@@ -76,6 +85,7 @@ MAKERS: dict[str, Maker] = {
     "d1_databases": _make_d1,
     "kv_namespaces": _make_kv,
     "queues.producers": _make_queue,
+    "services": _make_service,
 }
 
 
