@@ -16,10 +16,15 @@ DELETES_ALARM_FROM = "2026-02-24"  # compatibility date from which deleteAll() t
 _DELETES_ALARM = "delete_all_deletes_alarm"
 _KEEPS_ALARM = "delete_all_preserves_alarm"
 # Kinds of bindings that are here, and under what each has its name in `env`; `bindings/makers.py` makes them.
-KINDS = {"d1_databases": "binding", "kv_namespaces": "binding", "queues.producers": "binding", "services": "binding"}
+KINDS = {
+    "d1_databases": "binding",
+    "kv_namespaces": "binding",
+    "queues.producers": "binding",
+    "r2_buckets": "binding",
+    "services": "binding",
+}
 # Kinds that nothing here stands behind, and what they are called.
 _ELSEWHERE = {
-    "r2_buckets": "an R2 bucket",
     "workflows": "a workflow",
     "hyperdrive": "Hyperdrive",
     "vectorize": "Vectorize",

@@ -6,9 +6,10 @@ A kind is what the file calls it. A new one is a line here and in `config.py: KI
 from collections.abc import Callable
 from typing import Any
 
-from wakeful.compat.workers.bindings import d1, kv, queues, services
+from wakeful.compat.workers.bindings import d1, kv, queues, r2, services
 from wakeful.compat.workers.bindings.desk import BindingHome, DatabaseFiles
 from wakeful.compat.workers.bindings.queue_batch import DELAY_S_MAX
+from wakeful.compat.workers.bindings.r2_objects import R2Binding
 from wakeful.compat.workers.config import NamedBinding
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import check_key
@@ -52,6 +53,11 @@ def _make_queue(home: BindingHome, named: NamedBinding) -> Any:
     return queues.QueueBinding(home.app, key_of(home, queues.CLASS, named, "queue"), delay * 1000)
 
 
+def _make_r2(home: BindingHome, named: NamedBinding) -> Any:
+    register(home, r2.CLASS, r2.R2Bucket)
+    return R2Binding(home.app, key_of(home, r2.CLASS, named, "bucket_name"))
+
+
 def _make_service(home: BindingHome, named: NamedBinding) -> Any:
     service, entrypoint = named.options.get("service"), named.options.get("entrypoint")
     if not isinstance(service, str) or not isinstance(entrypoint, str | None):
@@ -85,6 +91,7 @@ MAKERS: dict[str, Maker] = {
     "d1_databases": _make_d1,
     "kv_namespaces": _make_kv,
     "queues.producers": _make_queue,
+    "r2_buckets": _make_r2,
     "services": _make_service,
 }
 
