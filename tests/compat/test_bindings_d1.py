@@ -109,7 +109,6 @@ async def test_a_batch_that_sqlite_gave_up_leaves_nothing(folder: Path) -> None:
         ("SELECT * FROM absent", (), "D1_ERROR: no such table: absent: SQLITE_ERROR"),
         ("SELEC 1", (), 'D1_ERROR: near "SELEC": syntax error'),
         ("SELECT ?", (), "D1_ERROR"),
-        ("SELECT 1; SELECT 2", (), "only one statement"),
         ("BEGIN", (), "D1_ERROR"),
         ("PRAGMA journal_mode = OFF", (), "D1_ERROR"),
         ("SELECT ?", ("x" * 2_100_000,), "D1_ERROR"),
@@ -132,7 +131,7 @@ async def test_exec_and_sessions(folder: Path) -> None:
             await db.exec("INSERT INTO items (name) VALUES ('c');\nINSERT INTO items (name) VALUES ('a')")
         session = db.withSession("first-primary")
         assert session.getBookmark() is None
-        assert await session.prepare("SELECT count(*) AS n FROM items").first("n") == 3
+        assert await session.prepare("SELECT count(*) AS n FROM items").first("n") == 2, "an exec is one transaction"
         assert db.withSession(session.getBookmark()).getBookmark() == session.getBookmark() is not None
         with pytest.raises(NotImplementedError, match="dump"):
             db.dump()

@@ -145,7 +145,7 @@ async def test_a_list_goes_on_at_its_cursor_in_the_order_of_bytes(folder: Path) 
         (lambda kv: kv.put("a", "x", expiration=5), "greater than the current number of seconds"),
         (lambda kv: kv.put("a", "x", expiration=4_000_000_000_000), "not milliseconds"),
         (lambda kv: kv.list(limit=1001), "Invalid key_count_limit of 1001"),
-        (lambda kv: kv.list(limit=0), "Invalid key_count_limit of 0"),
+        (lambda kv: kv.list(limit=-1), "Invalid key_count_limit of -1"),
         (lambda kv: kv.list(cursor="%%"), "no cursor"),
         (lambda kv: kv.put("a", "x", {"metadata": {1, 2}}), "metadata must be what JSON can say"),
     ],

@@ -47,22 +47,7 @@ class D1Database(DurableObject):
         duration = (self.ctx.now() - begun).total_seconds() * 1000
         return {"results": given, "duration": duration}
 
-    async def run_script(self, text: str) -> dict[str, Any]:
-        """How many statements there were, each a transaction of its own as far as one fails."""
-        begun, count, statement = self.ctx.now(), 0, text
-        try:
-            for one in split(text):
-                statement = one.sql
-                async with self.ctx.transaction():
-                    self._sql(statement)
-                count += 1
-        except (BadSql, ConstraintFailed, LimitExceeded, BadValue) as error:
-            return {"error": self._words(error, statement)}
-        return {"count": count, "duration": (self.ctx.now() - begun).total_seconds() * 1000}
-
     def _run_one(self, sql: str, params: list[Any]) -> dict[str, Any]:
-        if len(split(sql)) > 1:
-            raise BadSql("A prepared SQL statement must contain only one statement.")
         rows = self._sql(sql, *params)
         return {
             "columns": list(rows.columns),
@@ -179,7 +164,7 @@ class D1Binding(ObjectBinding):
         return self._begin(self._batch(statements), "batch()")
 
     def exec(self, sql: Any) -> "asyncio.Task[Record]":
-        """Run all statements of a text, without parameters; their `count`."""
+        """Run the lines of a text, each a statement without parameters, in one transaction; their `count`."""
         return self._begin(self._exec(text_of(sql, "exec()")), "exec()")
 
     def withSession(self, constraint: Any = None) -> "D1Session":  # noqa: N802  the name there
@@ -200,8 +185,11 @@ class D1Binding(ObjectBinding):
         return Array(queried.result for queried in await self._query(given))
 
     async def _exec(self, sql: str) -> Record:
-        answer = await self._ask(self._stub.run_script(sql))
-        return Record(count=answer["count"], duration=answer["duration"])
+        lines = [[line, []] for line in sql.split("\n") if line.strip()]
+        if not lines:
+            raise JsException("D1_EXEC_ERROR: No SQL statements detected.")
+        answer = await self._ask(self._stub.run(lines))
+        return Record(count=len(lines), duration=answer["duration"])
 
     async def _query(self, statements: Sequence[D1Statement]) -> list[_Queried]:
         answer = await self._ask(self._stub.run([[one._sql, list(one._params)] for one in statements]))

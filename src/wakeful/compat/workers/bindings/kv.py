@@ -257,7 +257,7 @@ class KvBinding(ObjectBinding):
 
     async def _list(self, options: Mapping[str, Any]) -> KeyList:
         given, prefix = options.get("limit"), options.get("prefix")
-        limit = LIST_MAX if given is None else _whole(given)
+        limit = _whole(given) if given else LIST_MAX
         if limit is None or limit < 1:
             raise JsException(
                 f"KV GET failed: 400 Invalid key_count_limit of {given}. Please specify an integer greater than 0."
