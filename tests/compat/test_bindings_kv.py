@@ -3,10 +3,12 @@
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from tests.compat.workers_stage import played, write_worker
+from wakeful.compat.workers.bindings.kv import KVNamespace
 
 CODE = """
     from workers import DurableObject, Response, WorkerEntrypoint
@@ -97,6 +99,23 @@ async def test_what_has_expired_is_neither_read_nor_listed_and_then_gone(folder:
         await world.advance("1m")
         rows = await world.rows(world_class(worker), ID)
         assert sorted(key[0] for key in rows) == ["k", "k", "n", "p", "p"], "what expired left nothing behind"
+
+
+async def test_what_has_expired_is_not_read_while_its_rows_are_there(folder: Path) -> None:
+    async def late(self: KVNamespace) -> None:
+        """An alarm that has not come to it yet."""
+
+    with patch.object(KVNamespace, "alarm", late):
+        async with played(folder) as (worker, world):
+            kv = worker.env.CACHE
+            await kv.put("a", "1", expirationTtl=60, metadata=1)
+            await kv.put("b", "2")
+            await world.advance("60s")
+            assert len(await world.rows(world_class(worker), ID)) == 6
+            assert await kv.get("a") is None
+            assert await kv.get(["a", "b"]) == {"a": None, "b": "2"}
+            assert (await kv.getWithMetadata("a")).metadata is None
+            assert [one.name for one in (await kv.list(limit=1)).keys] == ["b"]
 
 
 def world_class(worker: Any) -> Any:
