@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.compat.workers_stage import played, write_worker
-from wakeful.compat.workers import load
+from wakeful.compat.workers import WorkersApp, load
 
 CODE = """
     import asyncio
@@ -284,6 +284,17 @@ def test_a_consumer_without_a_handler_is_refused(folder: Path) -> None:
     write_worker(folder, "from workers import DurableObject\nclass Sample(DurableObject): ...", WRANGLER)
     with pytest.raises(Exception, match=r"it consumes jobs, and entry.py has no queue\(\)"):
         load(folder)
+
+
+def test_a_worker_that_was_unloaded_consumes_no_more(folder: Path) -> None:
+    head, _, rest = WRANGLER.partition("[[durable_objects")
+    write_worker(folder, CODE, head + rest[rest.index("[[queues") :])
+    app = WorkersApp()
+    for _ in range(2):
+        worker = load(folder, app=app)
+        assert list(app.desk.consumers) == ["jobs"]
+        worker.unload()
+        assert not app.desk.consumers
 
 
 def test_a_pull_consumer_is_named(folder: Path) -> None:

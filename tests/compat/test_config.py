@@ -87,6 +87,17 @@ def test_toml_with_migrations(tmp_path: Path) -> None:
     assert found.deletes_alarm
 
 
+def test_every_kind_that_is_not_here_is_named(tmp_path: Path) -> None:
+    kinds = ["ai", "browser", "hyperdrive", "images", "send_email", "vectorize", "version_metadata", "workflows"]
+    bound = {kind: {"binding": kind.upper()} for kind in kinds} | {"send_email": [{"name": "SEND_EMAIL"}]}
+    (tmp_path / "wrangler.json").write_text(
+        json.dumps({"main": "entry.py", **bound, "containers": [{"class_name": "A"}]})
+    )
+    found = config.read(tmp_path)
+    assert sorted(found.elsewhere) == sorted(kind.upper() for kind in kinds)
+    assert [words.partition(":")[0] for words in found.idle] == ["containers"]
+
+
 def test_json_comes_before_toml(tmp_path: Path) -> None:
     (tmp_path / "wrangler.toml").write_text(TOML)
     (tmp_path / "wrangler.json").write_text(json.dumps({"name": "first", "main": "entry.py"}))

@@ -35,6 +35,12 @@ _ELSEWHERE = {
     "dispatch_namespaces": "a dispatch namespace",
     "ratelimits": "a rate limit",
     "secrets_store_secrets": "a secret of the secrets store",
+    "images": "Images",
+    "media": "Media Transformations",
+    "mtls_certificates": "an mTLS certificate",
+    "pipelines": "a pipeline",
+    "version_metadata": "the metadata of a version",
+    "worker_loaders": "a loader of Workers",
 }
 # What is configured there without a name in `env`, and not done here.
 _IDLE = {

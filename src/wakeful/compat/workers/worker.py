@@ -19,7 +19,7 @@ from wakeful.compat.workers import config as wrangler
 from wakeful.compat.workers.bindings import assets
 from wakeful.compat.workers.bindings.assets import AssetFiles
 from wakeful.compat.workers.bindings.desk import DESK, BindingDesk
-from wakeful.compat.workers.bindings.makers import add_consumers, make_binding
+from wakeful.compat.workers.bindings.makers import add_consumers, drop_consumers, make_binding
 from wakeful.compat.workers.bindings.queue_batch import MessageBatch
 from wakeful.compat.workers.bindings.services import exports_of
 from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledController, WorkerEntrypoint
@@ -303,6 +303,7 @@ class Worker:
         self._imports.unload()
         if self.desk.workers.get(self.config.name) is self:
             del self.desk.workers[self.config.name]
+        drop_consumers(self)
 
     def keep(self, task: "Task[Any]") -> None:
         """Hold on to it until it ends."""

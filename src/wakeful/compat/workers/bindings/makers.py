@@ -82,6 +82,13 @@ def add_consumers(home: BindingHome) -> None:
         home.desk.consumers[queue] = rules
 
 
+def drop_consumers(home: BindingHome) -> None:
+    """The Worker is taken out of the process: its queues have no consumer any more."""
+    for queue, rules in list(home.desk.consumers.items()):
+        if rules.handle == home.queue:
+            del home.desk.consumers[queue]
+
+
 def _register_queues(home: BindingHome) -> None:
     register(home, queues.CLASS, queues.Queue)
     register(home, queues.CONSUMER_CLASS, queues.QueueConsumer)
