@@ -99,6 +99,7 @@ xstate: $(STAMP) ## Compare CASES=5000 random charts with the real XState (needs
 
 workerd: $(STAMP) ## Compare Workers on Wakeful with the real workerd (needs Node; three minutes), and record its answers anew
 	$(PROOF) workerd -- $(BIN)/python -m tests.workerd.compare
+	$(BIN)/python -m tests.workerd.compare_bindings
 
 bench: $(STAMP) ## Measure, the short form, beside other libraries
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'

@@ -40,6 +40,9 @@ script_name = "another-worker"
 binding = "CACHE"
 id = "x"
 
+[[vectorize]]
+binding = "SEARCH"
+
 [[migrations]]
 tag = "v1"
 new_classes = ["Basket", "Old"]
@@ -79,8 +82,20 @@ def test_toml_with_migrations(tmp_path: Path) -> None:
     found = config.read(tmp_path)
     assert found.stored_as == {"Cart": "Basket"}
     assert found.deleted == ("Old",)
-    assert found.elsewhere == {"OTHER": "a class of another Worker, another-worker", "CACHE": "a KV namespace"}
+    assert found.elsewhere == {"OTHER": "a class of another Worker, another-worker", "SEARCH": "Vectorize"}
+    assert found.named == (("kv_namespaces", "CACHE", {"binding": "CACHE", "id": "x"}),)
     assert found.deletes_alarm
+
+
+def test_every_kind_that_is_not_here_is_named(tmp_path: Path) -> None:
+    kinds = ["ai", "browser", "hyperdrive", "images", "send_email", "vectorize", "version_metadata", "workflows"]
+    bound = {kind: {"binding": kind.upper()} for kind in kinds} | {"send_email": [{"name": "SEND_EMAIL"}]}
+    (tmp_path / "wrangler.json").write_text(
+        json.dumps({"main": "entry.py", **bound, "containers": [{"class_name": "A"}]})
+    )
+    found = config.read(tmp_path)
+    assert sorted(found.elsewhere) == sorted(kind.upper() for kind in kinds)
+    assert [words.partition(":")[0] for words in found.idle] == ["containers"]
 
 
 def test_json_comes_before_toml(tmp_path: Path) -> None:
@@ -149,6 +164,7 @@ def test_a_new_class_does_not_find_the_objects_of_an_older_one(
         ("name = 'x'", "no `main`"),
         ("main = ", "can't be read"),
         ("main = 'x'\n[[durable_objects.bindings]]\nname = 'A'", "no class_name"),
+        ("main = 'x'\n[[kv_namespaces]]\nid = 'A'", "one of kv_namespaces has no `binding`"),
         ("main = 'x'\n[[migrations]]\ntransferred_classes = [{from='A', from_script='s', to='B'}]", "another Worker"),
     ],
 )

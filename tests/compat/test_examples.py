@@ -63,3 +63,24 @@ async def test_many_events_share_one_alarm() -> None:
         await world.restart(after="1m")
         await world.advance("15s")
         assert await agent.done() == ["often", "often", "often", "once", "often", "often"]
+
+
+async def test_links_live_for_a_day_and_their_visits_are_counted() -> None:
+    async with played(EXAMPLES / "cloudflare_links") as (worker, world):
+
+        async def ask(path: str, **options: object) -> tuple[int, str]:
+            answer = await worker.fetch(Request(f"http://localhost{path}", **options))
+            return answer.status, answer.headers.get("location") or (await answer.text()).strip()
+
+        assert (await ask("/"))[1].startswith("<!doctype html>")
+        assert await ask("/docs") == (404, "no such link")
+        assert await ask("/docs", method="POST", body="https://example.com/") == (201, "/docs")
+        for _ in range(3):
+            assert await ask("/docs") == (302, "https://example.com/")
+        assert await ask("/docs/visits") == (200, '{"visits": 0}')
+        await world.crash()
+        await world.restart()
+        await world.advance("2s")
+        assert await ask("/docs/visits") == (200, '{"visits": 3}')
+        await world.advance("1d")
+        assert (await ask("/docs"))[0] == 404

@@ -64,7 +64,7 @@ CODE = """
             if controller.cron.startswith("*/7"):
                 raise ValueError("nobody tries this again")
 """
-CRONS = WRANGLER + '\n[[kv_namespaces]]\nbinding = "CACHE"\n\n[triggers]\ncrons = ["*/20 * * * *", "*/7 * * * *"]\n'
+CRONS = WRANGLER + '\n[[vectorize]]\nbinding = "CACHE"\n\n[triggers]\ncrons = ["*/20 * * * *", "*/7 * * * *"]\n'
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ async def test_cron_triggers_fire_once_each_and_are_not_tried_again(folder: Path
 
 async def test_what_is_bound_and_not_here_says_so(folder: Path) -> None:
     async with played(folder) as (worker, _):
-        with pytest.raises(NotImplementedError, match=r"env.CACHE is a KV namespace"):
+        with pytest.raises(NotImplementedError, match=r"env.CACHE is Vectorize"):
             await worker.fetch(Request("http://x/cache"))
         with pytest.raises(AttributeError, match=r"env has no 'NOTHING'; the wrangler file binds SAMPLE"):
             await worker.fetch(Request("http://x/unbound"))
@@ -290,11 +290,11 @@ async def test_cron_triggers_are_fired_by_hand_where_the_worker_is_tried_only(tm
 
 
 async def test_a_binding_that_is_not_here_is_honestly_absent(tmp_path: Path) -> None:
-    wrangler = WRANGLER + '\n[[kv_namespaces]]\nbinding = "CACHE"\n\n[[queues.consumers]]\nqueue = "q"\n'
+    wrangler = WRANGLER + '\n[[vectorize]]\nbinding = "CACHE"\n\n[[containers]]\nclass_name = "q"\n'
     async with played(write_worker(tmp_path, ASKED, wrangler)) as (worker, _):
         assert not hasattr(worker.env, "CACHE")
         assert getattr(worker.env, "CACHE", None) is None
-        with pytest.raises(NotImplementedError, match="a KV namespace"):
+        with pytest.raises(NotImplementedError, match="Vectorize"):
             worker.env.CACHE  # noqa: B018
         (idle,) = worker.config.idle
-        assert idle.startswith("queue consumers")
+        assert idle.startswith("containers")

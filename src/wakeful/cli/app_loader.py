@@ -179,7 +179,7 @@ def _beside(worker: Any) -> Any:
         address = os.environ.get(HTTP)
         async with serving(worker, address or ADDRESS, next_port=address is None, is_tried=True) as url:
             say.event("worker", f"{worker.config.name} at {url}", url=url)
-            for name, what in worker.config.elsewhere.items():
+            for name, what in worker.missing.items():
                 say.event("worker", f"env.{name} is {what}, which is not here; a use of it is an error that says so")
             for what in worker.config.idle:
                 say.event("worker", f"configured and not done here: {what}")

@@ -15,33 +15,41 @@ FILES = ("wrangler.json", "wrangler.jsonc", "wrangler.toml")
 DELETES_ALARM_FROM = "2026-02-24"  # compatibility date from which deleteAll() takes the alarm as well
 _DELETES_ALARM = "delete_all_deletes_alarm"
 _KEEPS_ALARM = "delete_all_preserves_alarm"
-# Kinds of bindings that nothing here stands behind, and what they are called.
+# Kinds of bindings that are here, and under what each has its name in `env`; `bindings/makers.py` makes them.
+KINDS = {
+    "d1_databases": "binding",
+    "kv_namespaces": "binding",
+    "queues.producers": "binding",
+    "r2_buckets": "binding",
+    "services": "binding",
+}
+# Kinds that nothing here stands behind, and what they are called.
 _ELSEWHERE = {
-    "kv_namespaces": "a KV namespace",
-    "r2_buckets": "an R2 bucket",
-    "d1_databases": "a D1 database",
-    "services": "a service binding",
     "workflows": "a workflow",
     "hyperdrive": "Hyperdrive",
     "vectorize": "Vectorize",
     "analytics_engine_datasets": "Analytics Engine",
-    "queues": "a queue",
     "ai": "Workers AI",
     "browser": "a browser",
-    "assets": "static assets",
     "send_email": "e-mail",
     "dispatch_namespaces": "a dispatch namespace",
     "ratelimits": "a rate limit",
     "secrets_store_secrets": "a secret of the secrets store",
+    "images": "Images",
+    "media": "Media Transformations",
+    "mtls_certificates": "an mTLS certificate",
+    "pipelines": "a pipeline",
+    "version_metadata": "the metadata of a version",
+    "worker_loaders": "a loader of Workers",
 }
 # What is configured there without a name in `env`, and not done here.
 _IDLE = {
-    "queues.consumers": "queue consumers: queue() is never called; let a job or a schedule do that work",
-    "assets.directory": "static assets: put a web server or a CDN before the Worker for its files",
     "containers": "containers: run them beside it, and call them with fetch()",
     "tail_consumers": "tail consumers: the log of this process has what they would get",
     "logpush": "logpush: have the log of this process shipped",
 }
+_RULE_FILES = ("_headers", "_redirects")
+_PULL = "pull consumers: messages of {} are for an HTTP API that is not here; let the Worker's queue() take them"
 # What JSON with comments is made of. Each text belongs to one alternative only, an unclosed one to the rest of the file:
 # so a file is read once from its beginning to its end, whatever is in it.
 _PART = re.compile(
@@ -59,15 +67,26 @@ class Binding(NamedTuple):
     class_name: str
 
 
+class NamedBinding(NamedTuple):
+    """A name in `env` that stands for something else, and what the file says of it."""
+
+    kind: str
+    name: str
+    options: dict[str, Any]
+
+
 class Config(NamedTuple):
     """What is taken from the file."""
 
     path: Path
     name: str
-    main: Path
+    main: Path | None  # None: it has files, and no code
     compatibility_date: str
     flags: tuple[str, ...]
     bindings: tuple[Binding, ...]
+    named: tuple[NamedBinding, ...]
+    consumers: tuple[dict[str, Any], ...]  # of queues
+    assets: dict[str, Any] | None
     elsewhere: dict[str, str]  # bindings that are not here, and what they are
     vars: dict[str, Any]
     crons: tuple[str, ...]
@@ -95,34 +114,48 @@ def read(folder: str | Path, *, environment: str | None = None) -> Config:
         # What is bound is not inherited; the rest is.
         data = {key: value for key, value in data.items() if key not in _NOT_INHERITED} | named[environment]
     main = data.get("main")
-    if not isinstance(main, str):
+    assets = data.get("assets")
+    if not isinstance(assets, dict | None):
+        raise _bad(path, f"assets is a table with a directory, not {assets!r}")
+    if not isinstance(main, str) and (main is not None or assets is None):
         raise _bad(path, "it has no `main`, the file with the Worker's code")
     bindings, elsewhere = _bindings(path, data)
+    consumers = _look(data, "queues.consumers") or ()
     stored_as, deleted = _migrate(path, data.get("migrations") or ())
     return Config(
         path=path,
         name=str(data.get("name", path.parent.name)),
-        main=(path.parent / main).resolve(),
+        main=None if main is None else (path.parent / main).resolve(),
         compatibility_date=str(data.get("compatibility_date", "")),
         flags=tuple(data.get("compatibility_flags", ())),
         bindings=bindings,
+        named=tuple(_read_named(path, data)),
+        consumers=tuple(one for one in consumers if one.get("type") != "http_pull"),
+        assets=assets,
         elsewhere=elsewhere,
         vars={**data.get("vars", {}), **_dev_vars(path.parent, environment)},
         crons=tuple(data.get("triggers", {}).get("crons") or ()),
         stored_as=stored_as,
         deleted=deleted,
-        idle=tuple(_IDLE[kind] for kind in _IDLE if _is_configured(data, kind)),
+        idle=tuple(_IDLE[kind] for kind in _IDLE if _look(data, kind))
+        + tuple(
+            f"static assets: {file.name} of {file.parent.name} is not applied; set headers and redirect in the Worker"
+            for file in ((path.parent / str((assets or {}).get("directory", ""))) / name for name in _RULE_FILES)
+            if assets and file.is_file()
+        )
+        + tuple(_PULL.format(one.get("queue")) for one in consumers if one.get("type") == "http_pull"),
     )
 
 
-def _is_configured(data: Mapping[str, Any], kind: str) -> bool:
-    found: Any = data
-    for part in kind.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return bool(found)
+def _look(data: Mapping[str, Any], kind: str) -> Any:
+    """What the file has there; None when there is nothing."""
+    part: Any = data
+    for name in kind.split("."):
+        part = part.get(name) if isinstance(part, Mapping) else None
+    return part
 
 
-_NOT_INHERITED = frozenset({"durable_objects", "vars", "env", *_ELSEWHERE})
+_NOT_INHERITED = frozenset({"durable_objects", "vars", "env", *(kind.partition(".")[0] for kind in KINDS), *_ELSEWHERE})
 
 
 def _find(where: Path) -> Path:
@@ -174,13 +207,20 @@ def _bindings(path: Path, data: Mapping[str, Any]) -> tuple[tuple[Binding, ...],
             here.append(Binding(binding["name"], binding["class_name"]))
     for kind, what in _ELSEWHERE.items():
         found = data.get(kind)
-        if kind == "queues" and isinstance(found, Mapping):
-            found = found.get("producers")
         for one in found if isinstance(found, list) else [found] if isinstance(found, Mapping) else []:
             name = one.get("binding") or one.get("name")
             if name:
                 elsewhere[name] = what
     return tuple(here), elsewhere
+
+
+def _read_named(path: Path, data: Mapping[str, Any]) -> Iterator[NamedBinding]:
+    for kind, label in KINDS.items():
+        listed = _look(data, kind) or ()
+        for one in [listed] if isinstance(listed, Mapping) else listed:
+            if not isinstance(one, Mapping) or not isinstance(one.get(label), str):
+                raise _bad(path, f"one of {kind} has no `{label}`, the name in env: {one!r}")
+            yield NamedBinding(kind, one[label], dict(one))
 
 
 def _migrate(path: Path, migrations: Any) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from wakeful.compat.workers.failures import Unsupported
-from wakeful.compat.workers.values import start_task
+from wakeful.compat.workers.values import Record, start_task
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -44,9 +44,12 @@ class NonRetryableError(Exception):
 class ExecutionContext:
     """What an entrypoint has as `ctx`."""
 
-    def __init__(self, keep: "Callable[[Task[Any]], None]") -> None:
+    def __init__(
+        self, keep: "Callable[[Task[Any]], None]", exports: Any = None, props: dict[str, Any] | None = None
+    ) -> None:
         self._keep = keep
-        self.props: dict[str, Any] = {}
+        self.exports = exports
+        self.props = Record(props or {})
 
     def waitUntil(self, work: Any) -> None:  # noqa: N802  the name there
         """Let the work go on after the answer."""

@@ -116,6 +116,7 @@ class Env:
     def __init__(self, bindings: Mapping[str, Any], missing: Mapping[str, str]) -> None:
         self._bindings = dict(bindings)
         self._missing = dict(missing)
+        self._exports: Any = None  # what `ctx.exports` is
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -327,6 +327,7 @@ class State(ObjectEvents):
         self.storage = Storage(self)
         self.sockets = Sockets(self)
         self.props: dict[str, Any] = {}
+        self.exports: Any = hosted.env._exports
 
     def blockConcurrencyWhile(self, callback: Callable[[], Any]) -> Awaitable[Any]:  # noqa: N802  the name there
         """Run the callback with no other event in between; if it raises, the object is reset."""

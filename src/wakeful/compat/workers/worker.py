@@ -16,9 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.app import App
 from wakeful.compat.workers import config as wrangler
-from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledController
+from wakeful.compat.workers.bindings import assets
+from wakeful.compat.workers.bindings.assets import AssetFiles
+from wakeful.compat.workers.bindings.desk import DESK, BindingDesk
+from wakeful.compat.workers.bindings.makers import add_consumers, drop_consumers, make_binding
+from wakeful.compat.workers.bindings.queue_batch import MessageBatch
+from wakeful.compat.workers.bindings.services import exports_of
+from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledController, WorkerEntrypoint
 from wakeful.compat.workers.events import APART, Hosted, WaitUntilTasks
-from wakeful.compat.workers.failures import JsException
+from wakeful.compat.workers.failures import JsException, JsTypeError
 from wakeful.compat.workers.host import Host, HostedAlarms, host_of
 from wakeful.compat.workers.modules import modules
 from wakeful.compat.workers.namespaces import Env, Namespace
@@ -181,10 +187,12 @@ BOOKMARKS = frozenset({"getCurrentBookmark", "getBookmarkForTime", "onNextSessio
 class HostedFeature(Feature):
     """What hosted objects need of every node."""
 
-    def __init__(self, beside: WaitUntilTasks) -> None:
+    def __init__(self, beside: WaitUntilTasks, desk: BindingDesk) -> None:
         self._beside = beside
+        self._desk = desk
 
     def equip(self, node: "Node") -> None:
+        node.features[DESK] = self._desk
         node.timer_runs.register(HostedAlarms(node.limits.alarm_deadline_ms))
         node.operations[APART] = _apart
         node.farewells.append(self._beside.send_away)
@@ -200,7 +208,8 @@ class WorkersApp(App):
         options.setdefault("limits", Limits(arguments_bytes=MESSAGE_BYTES))
         super().__init__(**options)
         self.beside = WaitUntilTasks()
-        self.deployment.features.append(HostedFeature(self.beside))
+        self.desk = BindingDesk()
+        self.deployment.features.append(HostedFeature(self.beside, self.desk))
 
     def run_by_clock(self, spec: Spec, function: Callable[..., Any], **options: Any) -> None:
         """A cron trigger of its wrangler file, once per occurrence in the deployment."""
@@ -213,13 +222,27 @@ class Worker:
     def __init__(self, config: wrangler.Config, app: WorkersApp) -> None:
         self.config = config
         self.app = app
+        self.desk = app.desk
         self.classes: dict[str, type[Host]] = {}  # by the name in the Worker's code
         self.env = Env(dress(config.vars), config.elsewhere)
-        self._imports = Imports(config.main, modules(self.env, ExecutionContext(self._keep)))
-        self.module: ModuleType = self._imports.load()
+        self.assets: AssetFiles | None = None
+        if config.assets is not None:
+            rules = assets.read_rules(config.path, config.assets, config.compatibility_date, config.flags)
+            self.assets = AssetFiles(rules)
+            if name := config.assets.get("binding"):
+                self.env._bindings[name] = self.assets
+        self._code = config.path.name if config.main is None else config.main.name
+        self._imports = Imports(config.main or config.path, modules(self.env, ExecutionContext(self.keep)))
+        self.module = ModuleType(config.name) if config.main is None else self._imports.load()
         self._entry = _entry_of(self.module)
         try:
             self._host()
+            if config.consumers and self._handler("queue", None) is None:
+                raise BadOption(
+                    f"{config.path}: it consumes {config.consumers[0].get('queue')}, and {self._code} has no queue()",
+                    code="workers.binding",
+                )
+            add_consumers(self)
             for expression in config.crons:
                 self._add_trigger(expression)
         except BaseException:
@@ -227,23 +250,63 @@ class Worker:
             raise
 
     async def fetch(self, request: Request) -> Response:
-        """The Worker's answer to a request."""
+        """The answer to a request: a file's, if it has one for it, else the code's."""
+        files = self.assets
+        if files is None or (self.config.main is not None and files.runs_worker_first(request)):
+            return await self._run_fetch(request)
+        found = await files.find(request)
+        if found is not None:
+            return found
+        if self.config.main is None or files.shows_page(request):
+            return await files.answer(request)
+        return await self._run_fetch(request)
+
+    async def _run_fetch(self, request: Request) -> Response:
         if self._entry is None:
-            raise JsException(f"{self.config.main.name} has neither `class Default(WorkerEntrypoint)` nor on_fetch")
+            raise JsException(f"{self._code} has neither `class Default(WorkerEntrypoint)` nor on_fetch")
         answer = await result_of(self._call("fetch", request))
-        if not isinstance(answer, Response):
-            raise JsException(f"fetch() gave a {type(answer).__name__}, not a Response")
-        return answer
+        return _check_response(answer)
+
+    def entrypoint(self, name: str, props: dict[str, Any]) -> Any:
+        """A new instance of one of its entrypoints, for one call."""
+        cls = getattr(self.module, name, None)
+        if not isinstance(cls, type) or not issubclass(cls, WorkerEntrypoint):
+            raise JsTypeError(f"{self.config.name} has no entrypoint {name}, a class of WorkerEntrypoint")
+        return cls(ExecutionContext(self.keep, self.exports, props), self.env)
+
+    async def answer_as(self, name: str, props: dict[str, Any], request: Request) -> Response:
+        """The answer of one of its entrypoints to a request: of the first one as to any request."""
+        if name == "Default" and not props:
+            return await self.fetch(request)
+        handler = getattr(self.entrypoint(name, props), "fetch", None)
+        if handler is None:
+            raise JsTypeError(f"{self.config.name}.{name} has no fetch()")
+        return _check_response(await result_of(handler(request)))
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Bindings that nothing here stands behind, and what they are."""
+        services = {one.name: one.options["service"] for one in self.config.named if one.kind == "services"}
+        away = {name: f"the Worker {of}" for name, of in services.items() if of not in self.desk.workers}
+        return {**self.config.elsewhere, **away}
 
     async def scheduled(self, expression: str, at_ms: int) -> None:
         """What the Worker does for a cron trigger."""
         await result_of(self._call("scheduled", ScheduledController(expression, at_ms)))
 
+    async def queue(self, batch: MessageBatch) -> None:
+        """What the Worker does with messages of a queue that it consumes."""
+        await result_of(self._call("queue", batch))
+
     def unload(self) -> None:
         """Take its modules out of the process again."""
         self._imports.unload()
+        if self.desk.workers.get(self.config.name) is self:
+            del self.desk.workers[self.config.name]
+        drop_consumers(self)
 
-    def _keep(self, task: "Task[Any]") -> None:
+    def keep(self, task: "Task[Any]") -> None:
+        """Hold on to it until it ends."""
         if self.app.deployment.node is not None:
             self.app.deployment.node.keep(task)
 
@@ -254,7 +317,7 @@ class Worker:
             if not isinstance(cls, type):
                 raise BadOption(
                     f"{config.path}: {binding.name} is bound to the class {binding.class_name}, which "
-                    f"{config.main.name} does not have",
+                    f"{self._code} does not have",
                     code="workers.class",
                 )
             host = self.classes.get(binding.class_name)
@@ -272,16 +335,29 @@ class Worker:
                 host = self.classes[binding.class_name] = host_of(hosted)
                 self.app.object(host, name=stored)  # type: ignore[call-overload]
             self.env._bindings[binding.name] = Namespace(self.app, host._hosted)
+        by_class = {
+            found.hosted.cls.__name__: found for found in self.env._bindings.values() if isinstance(found, Namespace)
+        }
+        self.exports = self.env._exports = exports_of(self, self.module, by_class)
+        if self.desk.workers.setdefault(config.name, self) is not self:
+            raise BadOption(
+                f"{config.path}: the program has another Worker called {config.name}", code="workers.binding"
+            )
+        for other in config.named:
+            self.env._bindings[other.name] = make_binding(self, other)
 
     def _call(self, name: str, first: Any) -> Awaitable[Any]:
-        context = ExecutionContext(self._keep)
-        if isinstance(self._entry, type):
-            found = getattr(self._entry(context, self.env), name, None)
-        else:
-            found = getattr(self.module, f"on_{name}", None)
-        if found is None:
+        context = ExecutionContext(self.keep, self.exports)
+        handler = self._handler(name, context)
+        if handler is None:
             raise JsException(f"the Worker has no {name}()")
-        return found(*(first, self.env, context)[: _count(found)])  # type: ignore[no-any-return]
+        return handler(*(first, self.env, context)[: _count(handler)])  # type: ignore[no-any-return]
+
+    def _handler(self, name: str, context: ExecutionContext | None) -> Callable[..., Any] | None:
+        """What it has for events of that kind; without a context to look whether there is one."""
+        if not isinstance(self._entry, type):
+            return getattr(self.module, f"on_{name}", None)
+        return getattr(self._entry if context is None else self._entry(context, self.env), name, None)
 
     def _add_trigger(self, expression: str) -> None:
         async def trigger(run: Run) -> None:
@@ -317,6 +393,15 @@ def load(folder: str | Path, *, environment: str | None = None, app: WorkersApp 
     return Worker(wrangler.read(folder, environment=environment), app or WorkersApp())
 
 
+_HANDLERS = ("on_fetch", "on_scheduled", "on_queue")
+
+
+def _check_response(answer: Any) -> Response:
+    if not isinstance(answer, Response):
+        raise JsException(f"fetch() gave a {type(answer).__name__}, not a Response")
+    return answer
+
+
 async def _apart(ctx: "Context", token: int) -> None:
     host = runtime_of(ctx).instance
     if not isinstance(host, Host):
@@ -328,7 +413,7 @@ def _entry_of(module: ModuleType) -> type | Callable[..., Any] | None:
     found = getattr(module, "Default", None)
     if isinstance(found, type):
         return found
-    return getattr(module, "on_fetch", None) or getattr(module, "on_scheduled", None)
+    return next((getattr(module, name) for name in _HANDLERS if hasattr(module, name)), None)
 
 
 def _count(handler: Any) -> int:

@@ -1,0 +1,1 @@
+CREATE TABLE visits (name TEXT PRIMARY KEY, count INTEGER NOT NULL);

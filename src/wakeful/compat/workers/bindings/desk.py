@@ -1,0 +1,53 @@
+"""Layer 5. What do the bindings of all Workers of a program share, and what is the one given that makes them?"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+from wakeful.compat.workers.config import Config
+from wakeful.runtime.context import runtime_of
+
+if TYPE_CHECKING:
+    from asyncio import Task
+
+    from wakeful.app import App
+    from wakeful.runtime.context import Context
+
+DESK = "bindings"
+
+
+class DatabaseFiles(NamedTuple):
+    """What a D1 database gets when it wakes, and the table that says which of it it has had."""
+
+    table: str
+    migrations: tuple[tuple[str, str], ...]  # name and text of each, in order
+
+
+class BindingDesk:
+    """What objects behind bindings find at the node that they are on: what the files of the program's Workers say."""
+
+    def __init__(self) -> None:
+        self.databases: dict[str, DatabaseFiles] = {}
+        self.workers: dict[str, Any] = {}  # by name
+        self.consumers: dict[str, Any] = {}  # by the queue's name
+
+
+class BindingHome(Protocol):
+    """The Worker whose bindings are made."""
+
+    @property
+    def app(self) -> "App": ...
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def desk(self) -> BindingDesk: ...
+
+    async def queue(self, batch: Any) -> None: ...
+
+    def keep(self, task: "Task[Any]") -> None: ...
+
+
+def desk_of(ctx: "Context") -> BindingDesk:
+    """That of the program which runs this object."""
+    features: dict[str, Any] = runtime_of(ctx).node.features
+    return cast("BindingDesk", features[DESK])

@@ -1,0 +1,6 @@
+"""Where bindings on Wakeful answer otherwise than miniflare's, on purpose: the words of docs/cloudflare.md that tell of it."""
+
+DIFFERENCES: dict[str, str] = {
+    "d1: parameters": "Whole numbers and truth values are bound as integers",
+    "queue: acked and raised": "all comes again but what was acknowledged",
+}
