@@ -66,6 +66,18 @@ async def test_a_backfill_can_be_seen_before_it_is_done() -> None:
         assert [row["is_backfill"] for row in rows] == [True] * 3
 
 
+async def test_a_backfill_does_not_count_what_is_still_to_come() -> None:
+    async with opened() as stage:
+        await stage.ask("PUT", NIGHTLY, json={"spec": "0 3 * * *", "handler": "nightly"})
+        stretch = {"start": "2025-12-30T00:00:00Z", "end": "2026-01-05T00:00:00Z"}  # it is the 1st
+        for body in (stretch | {"dry_run": True}, stretch):
+            rows = (await stage.ask("POST", f"{NIGHTLY}/backfill", json=body)).json()["rows"]
+            assert [row["nominal_at"] for row in rows] == [f"2025-12-{day}T03:00:00.000Z" for day in (30, 31)]
+        later = {"start": "2026-01-03T00:00:00Z", "end": "2026-01-05T00:00:00Z"}
+        for body in (later | {"dry_run": True}, later):
+            assert (await stage.ask("POST", f"{NIGHTLY}/backfill", json=body)).json()["rows"] == []
+
+
 async def test_at_after_and_options_of_a_schedule() -> None:
     async with opened() as stage:
         base = "/v1/objects/Shop/a/schedules"

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -167,6 +167,22 @@ def test_backfill_lists_first_and_then_runs(stage: Stage) -> None:
         assert "has no occurrence in that range" in stage("backfill", *empty).out
         assert stage("backfill", *empty, "--json").json == {"runs": 0, "was_under_way": False}
         assert "has no occurrence in that range" in stage("backfill", *empty, "--dry-run").out
+
+
+def test_backfill_leaves_out_what_is_still_to_come(stage: Stage) -> None:
+    today = datetime.now(UTC)
+    days = [f"{today + timedelta(days=more):%Y-%m-%d}" for more in (-3, -1, 3, 5)]
+    range = ("Report", "eu", "nightly", "--from", days[0], "--to", days[2])
+    listed = stage("backfill", *range, "--dry-run", "--json").json
+    assert 2 <= len(listed) <= 4
+    assert max(row["nominal_at"] for row in listed) <= now()
+    words = stage("backfill", *range, "--dry-run").words
+    assert "without --dry-run they do; what is still to come will run by itself" in words
+    ahead = stage("backfill", "Report", "eu", "nightly", "--from", days[2], "--to", days[3], "--dry-run").words
+    assert "has no occurrence in that range until now; what is still to come will run by itself" in ahead
+    with stage.running():
+        answer = stage("backfill", *range, "--yes").out
+        assert f"{len(listed)} occurrences from" in answer
 
 
 def test_a_program_that_runs_for_a_backfill_runs_all_of_it(stage: Stage) -> None:

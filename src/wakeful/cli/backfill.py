@@ -42,7 +42,7 @@ def backfill(
 ) -> None:
     """Run every occurrence of SCHEDULE from --from up to but not at --to, whatever came of it before.
 
-    Oldest first, beside the schedule's own times, under the versions that were in force then. TIME is like
+    What is still to come is left out: it will run by itself. Oldest first, beside the schedule's own times, under the versions that were in force then. TIME is like
     2026-03-29T02:30 or 2026-03-29, in the schedule's zone unless it has an offset.
     """
     asyncio.run(_backfill(cls, key, schedule, start, end, dry_run, yes, target, url, as_json))
@@ -100,7 +100,7 @@ async def _backfill(
             how = f"had been begun already; the {runs:,} that were left {how}"
         put_line(one_line(f"{id} {name}: {many(count, 'occurrence')} {_stretch(stretch)} {how}"))
     else:
-        put_line(one_line(f"{id} {name} has no occurrence in that range"), "dim")
+        put_line(one_line(f"{id} {name} has no occurrence in that range{_until(stretch)}"), "dim")
 
 
 async def _follow(store: "Store", id: "ObjectId", name: str, others: set[str], total: int, *, is_shown: bool) -> bool:
@@ -147,14 +147,19 @@ def _put(id: "ObjectId", name: str, found: "Stretch", now: int, as_json: bool) -
         put_json([plain_known(at, run, said, found.zone) for at, run, said in rows])
         return
     if not rows:
-        put_line(one_line(f"{id} {name} has no occurrence in that range"), "dim")
+        put_line(one_line(f"{id} {name} has no occurrence in that range{_until(found)}"), "dim")
         return
     table: list[tuple[Any, ...]] = []
     for at, run, said in rows:
         day = f"{local_time(at, found.zone):%a}"
         table.append((day, moment(at, found.zone), "" if run is None else run.verdict, said))
     put_table(["day", found.zone, "verdict", "why"], table)
-    put_line(f"{many(len(rows), 'occurrence')} would run; without --dry-run they do", "dim")
+    left = "; what is still to come will run by itself" if found.has_ahead else ""
+    put_line(f"{many(len(rows), 'occurrence')} would run; without --dry-run they do{left}", "dim")
+
+
+def _until(found: "Stretch") -> str:
+    return " until now; what is still to come will run by itself" if found.has_ahead else ""
 
 
 def _stretch(found: "Stretch") -> str:

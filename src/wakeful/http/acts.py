@@ -11,7 +11,7 @@ from wakeful.http.asks import MSGPACK, Answer, Ask, json_answer, result
 from wakeful.http.looks import connection_of, object_of, schedule_name
 from wakeful.http.table import read_body
 from wakeful.operations.acts import Acts, Which
-from wakeful.operations.arguments import signature_of
+from wakeful.operations.arguments import Signature, signature_of
 from wakeful.operations.forgets import ObjectChoice, tally
 from wakeful.policy.plan import spec_of
 from wakeful.policy.retry import RetryPolicy, exponential
@@ -173,7 +173,7 @@ async def put_schedule(ask: Ask) -> Answer:
     await _check_exposed(ask, id, asked.handler, asked.on_missed)
     known = ask.node.registry.by_name(id.cls)
     signature = signature_of(known, asked.handler, has_run=True)
-    args, kwargs = await ask.beside(lambda: signature.convert(asked.args, asked.kwargs))
+    args, kwargs = await ask.beside(lambda: signature.convert(*_arguments_of(ask, asked, signature)))
     options = asked.options()
     spec = await asyncio.to_thread(_looked_at, ask, asked, options)
     if kwargs:
@@ -182,6 +182,14 @@ async def put_schedule(ask: Ask) -> Answer:
         options["is_named"] = False
     made = await acts_of(ask).add_schedule(id, spec.text, asked.handler, *args, name=name, **options)
     return result(made, MSGPACK) if ask.wants_types else json_answer(await schedules.show(ask.view, id, name))
+
+
+def _arguments_of(ask: Ask, asked: Put, signature: Signature) -> tuple[list[Any], dict[str, Any]]:
+    """Its arguments as they were written, where the method takes a `Decimal`."""
+    if not signature.is_exact:
+        return asked.args, asked.kwargs
+    exact = ask.exact_value()
+    return exact.get("args", []), exact.get("kwargs", {})
 
 
 async def reschedule(ask: Ask) -> Answer:

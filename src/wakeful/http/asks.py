@@ -14,6 +14,7 @@ import msgspec
 from wakeful.http.body_shape import check_body
 from wakeful.http.problems import Problem
 from wakeful.operations.arguments import weighs_more
+from wakeful.operations.exact_numbers import Number
 from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.crowd import Crowding, FairLine, asker_of
 from wakeful.security.tokens import ALL as TOKENS
@@ -46,6 +47,7 @@ LIGHT = 5_000  # an answer that weighs no more is written at once, in a few mill
 DEPTH_MAX = 100  # of lists and objects in a body: nobody writes more by hand, and every walk over it is bounded
 
 _decoder = msgspec.json.Decoder()
+_exact_decoder = msgspec.json.Decoder(float_hook=Number)
 
 
 class Answer(NamedTuple):
@@ -241,6 +243,10 @@ class Ask:
             raise problem
         return value
 
+    def exact_value(self) -> Any:
+        """The same with every `Number` as it was written, for a method that takes a `Decimal`."""
+        return self.value() if self.media == MSGPACK else self._decode(is_exact=True)
+
     async def read_ahead(self) -> None:
         """Decode a long body now, beside the loop."""
         if self.is_long:
@@ -267,14 +273,14 @@ class Ask:
         if found is not None and found[1] and found[1].lower() not in _CHARSETS:
             raise Problem(415, "body.charset", f"send JSON in UTF-8, not in {found[1][:40]!r}; leave charset out")
 
-    def _decode(self) -> Any:
+    def _decode(self, *, is_exact: bool = False) -> Any:
         body, media = self.body, self.media
         if media == MSGPACK:
             return read_msgpack(body, self.weight_max)
         if media != JSON:
             raise Problem(415, "body.media", f"send application/json, not {media.decode('latin-1')[:80]!r}")
         self._check_charset()
-        return read_json(body, self.weight_max) if body.strip() else None
+        return read_json(body, self.weight_max, is_exact=is_exact) if body.strip() else None
 
 
 # What is said of the encoding beside a media type, also in quotes that are none there, and what may be: of JSON there is only
@@ -295,11 +301,11 @@ class Gone(Exception):
     """The client has hung up: there is nobody to answer."""
 
 
-def read_json(body: bytes, weight_max: int = WEIGHT_MAX) -> Any:
+def read_json(body: bytes, weight_max: int = WEIGHT_MAX, *, is_exact: bool = False) -> Any:
     """The value; `Problem` says where it is no JSON, or too much of it."""
     try:
         check_body(body, weight_max)
-        value = _decoder.decode(body)
+        value = (_exact_decoder if is_exact else _decoder).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         if "truncated" in said:

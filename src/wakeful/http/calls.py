@@ -30,10 +30,11 @@ async def call(ask: Ask) -> Answer:
     params, node = ask.params, ask.node
     id = await ask.gate.check_exposed(connection_of(ask), ask.who, params["class"], params["key"], params["method"])
     method = params["method"]
-    media, value, is_long = ask.media, ask.value(), ask.is_long
+    media, is_long = ask.media, ask.is_long
     signature = signature_of(node.registry.by_name(id.cls), method)
 
     def arguments() -> tuple[tuple[Any, ...], dict[str, Any]]:
+        value = ask.exact_value() if signature.is_exact else ask.value()
         args, kwargs = arguments_of(signature, value, media)
         return node.copy_call(id, method, args, kwargs) if is_long else (args, kwargs)
 

@@ -1,5 +1,6 @@
 """Layer 5. Jobs over HTTP: schedule one or many, look at one, wait for it, cancel it."""
 
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from hashlib import blake2b
 from itertools import repeat
@@ -72,7 +73,7 @@ class Many(Struct, forbid_unknown_fields=True):
 async def schedule(ask: Ask) -> Answer:
     """Schedule one; 201 with how it stands."""
     asked: One = await read_body(ask, One, is_needed=True)
-    spec = await _spec(ask, asked, "")
+    spec = await _spec(ask, asked, "", Ask.exact_value)
     key = request_key(ask)
     if key is not None and asked.replace:
         raise Problem(
@@ -102,12 +103,15 @@ async def schedule_many(ask: Ask) -> Answer:
             await view.breathe()
         known.append(await _known(ask, one))
     places = [f"jobs[{place}]: " for place in range(len(known))]
-    specs = await ask.beside(lambda: list(map(_make_spec, repeat(ask.deployment), asked.jobs, known, places)))
+    exact = await _exact_jobs(ask, asked, known)
+    specs = await ask.beside(lambda: list(map(_make_spec, repeat(ask.deployment), asked.jobs, known, places, exact)))
     if asked.then is None:
         jobs_made = await ask.deployment.jobs.schedule_many(specs)
         made = await view.together(_show(ask, job) for job in jobs_made)
         return json_answer({"rows": await view.each(jobs.plain_job, made), "then": None}, 201)
-    batch = await ask.deployment.jobs.batch(specs, then=await _spec(ask, asked.then, "then: "))
+    batch = await ask.deployment.jobs.batch(
+        specs, then=await _spec(ask, asked.then, "then: ", lambda ask: ask.exact_value()["then"])
+    )
     rows = await view.each(jobs.plain_job, batch.jobs)
     return json_answer({"rows": rows, "then": jobs.plain_job(batch.then)}, 201)
 
@@ -152,9 +156,19 @@ async def _check(ask: Ask) -> ObjectId:
     return await ask.gate.check_named(connection_of(ask), ask.who, *target)
 
 
-async def _spec(ask: Ask, asked: Asked, where: str) -> JobSpec:
+async def _exact_jobs(ask: Ask, asked: Many, known: list[ObjectClass]) -> Iterable[dict[str, Any] | None]:
+    """The jobs with their numbers as they were written, when a method of one takes a `Decimal`."""
+    if not any(signature_of(cls, one.method).is_exact for cls, one in zip(known, asked.jobs, strict=True)):
+        return repeat(None)
+    jobs: list[dict[str, Any]] = (await ask.beside(ask.exact_value))["jobs"]
+    return jobs
+
+
+async def _spec(ask: Ask, asked: Asked, where: str, exact: Callable[[Ask], Any]) -> JobSpec:
+    """`exact` finds it in the body, with its numbers as they were written."""
     known = await _known(ask, asked)
-    return await ask.beside(lambda: _make_spec(ask.deployment, asked, known, where))
+    is_exact = signature_of(known, asked.method).is_exact
+    return await ask.beside(lambda: _make_spec(ask.deployment, asked, known, where, exact(ask) if is_exact else None))
 
 
 async def _known(ask: Ask, asked: Asked) -> ObjectClass:
@@ -165,17 +179,23 @@ async def _known(ask: Ask, asked: Asked) -> ObjectClass:
     return ask.node.registry.by_name(id.cls)
 
 
-def _make_spec(deployment: "Deployment", asked: Asked, known: ObjectClass, where: str) -> JobSpec:
+def _make_spec(
+    deployment: "Deployment", asked: Asked, known: ObjectClass, where: str, exact: dict[str, Any] | None
+) -> JobSpec:
+    signature = signature_of(known, asked.method)
+    args, kwargs = asked.args, asked.kwargs
+    if exact is not None and signature.is_exact:
+        args, kwargs = exact.get("args", []), exact.get("kwargs", {})
     try:
         if weighs_more([asked.args, asked.kwargs], WEIGHT_MAX):
             raise too_heavy(WEIGHT_MAX)
-        args, kwargs = signature_of(known, asked.method).convert(asked.args, asked.kwargs)
+        placed, named = signature.convert(args, kwargs)
     except BadValue as error:
         raise BadValue(f"{where}{error.message}", code=error.code) from None
     return JobSpec(
         getattr(make_stub(deployment, known, asked.key, None, None), asked.method),
-        args,
-        kwargs,
+        placed,
+        named,
         asked.at,
         asked.after,
         asked.job_key,

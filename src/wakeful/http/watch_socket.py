@@ -153,7 +153,10 @@ class WatchSocket:
         """None for what is no event for the machine."""
 
         def read() -> SentEvent:
-            return msgspec.convert(read_json(said), SentEvent)
+            sent = msgspec.convert(read_json(said), SentEvent)
+            if signature_of(self._node.registry.by_name(self._id.cls), SEND).is_exact:
+                sent.send = read_json(said, is_exact=True)["send"]
+            return sent
 
         try:
             return await self._beside(read, is_long=len(said) > LONG_BYTES)

@@ -3,7 +3,7 @@
 A shape is a dataclass, a `TypedDict` or a msgspec `Struct` of what an event carries beside its type, or None for nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
@@ -31,7 +31,7 @@ class EventShapes:
         self.shapes: dict[str, Any] = dict(events)
         self._fields = {type: _fields(name, type, shape) for type, shape in self.shapes.items()}
 
-    def check(self, event: dict[str, Any]) -> dict[str, Any]:
+    def check(self, event: dict[str, Any], convert: Callable[..., Any] = msgspec.convert) -> dict[str, Any]:
         """The event with its fields as their annotations say; `BadValue` names the one that does not fit."""
         type = event["type"]
         if type not in self.shapes:
@@ -49,7 +49,7 @@ class EventShapes:
         if self.shapes[type] is None:
             return event
         try:
-            made = msgspec.convert(given, self.shapes[type], str_keys=True)
+            made = convert(given, self.shapes[type], str_keys=True)
         except msgspec.ValidationError as error:
             words = str(error)[:SAID_MAX]
             raise BadValue(f"event {type!r} of {self._name} does not fit: {words}", code="event.fields") from None

@@ -1,6 +1,6 @@
 """Layer 5. From what JSON can say to what a method takes: by its annotations, before any turn begins.
 
-A datetime is text of ISO 8601 (its seconds may be left out), a timedelta a number of seconds or text like "5m", bytes are base64, an enum its value,
+A datetime is text of ISO 8601 (its seconds may be left out), a timedelta a number of seconds or text like "5m", a Decimal what was written, bytes are base64, an enum its value,
 a dataclass or struct an object. A model of pydantic's is checked, and its fields go in. Where an annotation can't be resolved, or is of a kind that no JSON can become, the
 value goes in as it came, and the method decides.
 """
@@ -16,7 +16,16 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from wakeful.machines.event_shapes import EventShapes
 from wakeful.operations.conversion import convert_json
+from wakeful.operations.exact_numbers import (
+    Number,
+    convert_exactly,
+    has_decimals,
+    holds_numbers,
+    to_decimals,
+    to_floats,
+)
 from wakeful.runtime.registry import ObjectClass
 from wakeful.values.codec import encode, fields_of
 from wakeful.values.errors import BadTime, BadValue, message_of
@@ -30,6 +39,7 @@ from wakeful.values.weights import LIST, NAME, TYPED, VALUE, WEIGHT_MAX, too_hea
 # Looked at in the value as it came, before it becomes one: every long list in it as the members of each set that the
 # annotation has anywhere, and the names of every long object as the keys of each dict. See `values/packed.py`.
 
+SEND, EVENT = "send", "event"  # the method of a machine that takes one of its `events`, and where
 _SAFE = (str, bytes)  # their hashes are another in each process
 
 
@@ -97,13 +107,22 @@ class Parameter(NamedTuple):
     hint: Any  # `Any` when nothing is known
     convert: Convert | None
     is_needed: bool
+    is_exact: bool = False  # it has a Decimal, for which numbers of JSON are kept as they were written
 
 
 class Signature:
     """What a method takes."""
 
-    def __init__(self, owner: str, name: str, function: Callable[..., Any], *, has_run: bool = False) -> None:
-        """`has_run` leaves out the parameter that a schedule fills with its run."""
+    def __init__(
+        self,
+        owner: str,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        has_run: bool = False,
+        events: EventShapes | None = None,
+    ) -> None:
+        """`has_run` leaves out the parameter that a schedule fills with its run; `events`: what it is given is one of these."""
         self.what = f"{owner}.{name}"
         function = getattr(function, "__func__", function)
         hints = resolve_hints(function)
@@ -117,6 +136,8 @@ class Signature:
         self.only_place: set[str] = set()
         for parameter in parameters:
             made = _parameter(parameter, hints.get(parameter.name, Any))
+            if events is not None and parameter.name == EVENT:
+                made = made._replace(convert=_event_converter(events, made.convert), is_exact=True)
             if parameter.kind is parameter.VAR_POSITIONAL:
                 self.rest = made
             elif parameter.kind is parameter.VAR_KEYWORD:
@@ -129,7 +150,10 @@ class Signature:
                 else:
                     self.by_name[parameter.name] = made
         self.answer = hints.get("return", Any)
-        self.is_plain = not any(one.convert for one in (*self.by_place, self.rest) if one is not None)
+        every = (*self.by_place, *self.by_name.values(), self.rest, self.others)
+        self.is_exact = any(one is not None and one.is_exact for one in every)  # a body is read with each `Number` kept
+        is_free = not any(one.convert for one in (*self.by_place, self.rest) if one is not None)
+        self.is_plain = is_free and not self.is_exact
         self._least = sum(one.is_needed for one in self.by_place)
         self._needs_names = any(one.is_needed for name, one in self.by_name.items() if one not in self.by_place)
 
@@ -171,7 +195,7 @@ class Signature:
 
     def _of_text(self, known: Parameter | None, place: int, text: str) -> Any:
         try:
-            value = json.loads(text)
+            value = json.loads(text, parse_float=Number if known is not None and known.is_exact else None)
         except ValueError:
             return self._one(known, place, text)
         try:
@@ -218,10 +242,12 @@ class Signature:
             )
 
     def _one(self, known: Parameter | None, place: int | str, value: Any) -> Any:
-        if known is None or known.convert is None:
+        if known is None or (known.convert is None and not self.is_exact):
             return value
         try:
-            return known.convert(value)
+            if self.is_exact and (known.convert is None or not known.is_exact):
+                value = to_decimals(value) if known.is_exact else to_floats(value)
+            return value if known.convert is None else known.convert(value)
         except BadValue as error:
             if error.code == "value.alike":
                 raise BadValue(f"{self.what}: argument {known.name!r}: {error.message}", code=error.code) from None
@@ -245,7 +271,11 @@ class Signature:
 
 @lru_cache(maxsize=4_096)
 def _signature(cls: type, owner: str, method: str, has_run: bool) -> Signature:
-    return Signature(owner, method, getattr(cls, method), has_run=has_run)
+    declared = getattr(cls, "events", None) if method == SEND and getattr(cls, "chart", None) is not None else None
+    events = EventShapes(owner, declared) if isinstance(declared, Mapping) else None
+    if events is not None and not any(map(has_decimals, events.shapes.values())):
+        events = None
+    return Signature(owner, method, getattr(cls, method), has_run=has_run, events=events)
 
 
 def signature_of(known: ObjectClass, method: str, *, has_run: bool = False) -> Signature:
@@ -255,7 +285,21 @@ def signature_of(known: ObjectClass, method: str, *, has_run: bool = False) -> S
 
 def _parameter(one: inspect.Parameter, hint: Any) -> Parameter:
     is_needed = one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-    return Parameter(one.name, hint, converter(hint), is_needed)
+    return Parameter(one.name, hint, converter(hint), is_needed, has_decimals(hint))
+
+
+def _event_converter(events: EventShapes, convert: Convert | None) -> Convert:
+    """Of an event that was read exactly, the fields as the class says; it is the machine that refuses what does not fit."""
+
+    def convert_event(value: Any) -> Any:
+        if type(value) is dict and holds_numbers(value):
+            with suppress(BadValue):
+                made = events.check(value, convert_exactly)
+                value = {name: made[name] for name in value}  # without defaults: the machine may be of another version
+        value = to_floats(value)
+        return value if convert is None else convert(value)
+
+    return convert_event
 
 
 def _run_of(found: list[inspect.Parameter], hints: dict[str, Any]) -> inspect.Parameter | None:
@@ -272,9 +316,11 @@ def converter(hint: Any) -> Convert | None:
     if convert is None or not keys:
         return convert
 
+    is_exact = has_decimals(hint)
+
     def wary(value: Any) -> Any:
         if type(value) in (list, dict, tuple, set, frozenset):
-            check_keys(value, keys)
+            check_keys(to_decimals(value) if is_exact else value, keys)
         return convert(value)
 
     return wary
@@ -290,6 +336,8 @@ def _converter(hint: Any) -> Convert | None:
     if get_origin(hint) in (Union, types.UnionType) and timedelta in get_args(hint):
         rest: Any = Union.__getitem__(tuple(one for one in get_args(hint) if one is not timedelta))
         return lambda value: _length_or(value, rest)
+    if has_decimals(hint):
+        return lambda value: convert_json(value, hint, convert_exactly)
     return lambda value: convert_json(value, hint, str_keys=True)  # as JSON has no other keys
 
 
@@ -313,8 +361,10 @@ def _has_model(hint: Any) -> bool:
 
 def _model_converter(hint: Any) -> Convert | None:
     """Checked by the models in it, and handed on as their fields: a model itself is no value. None in a union that can't be told apart."""
+    is_exact = has_decimals(hint)
 
     def convert(value: Any) -> Any:
+        value = to_decimals(value) if is_exact else value
         try:
             fields = _dump(convert_json(value, hint, str_keys=True, dec_hook=_validate))
         except NotImplementedError:  # beside the model is something that only the program can make
@@ -372,9 +422,9 @@ def _length(value: Any) -> timedelta:
 
 def _length_or(value: Any, rest: Any) -> Any:
     try:
-        return convert_json(value, rest, str_keys=True)
+        return convert_json(value, rest, convert_exactly)
     except msgspec.ValidationError:
-        return _length(value)
+        return _length(to_floats(value))
 
 
 def resolve_hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ are not optional. So a text that msgspec refuses as a time is given its seconds,
 """
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -15,12 +16,12 @@ _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 EXACT_MAX = 32  # times of one value that are mended one by one; after that, all that stand where one was wrong
 
 
-def convert_json(value: Any, hint: Any, **options: Any) -> Any:
-    """The value as that type, or msgspec's `ValidationError`; the options are those of `msgspec.convert`."""
+def convert_json(value: Any, hint: Any, by: Callable[..., Any] = msgspec.convert, **options: Any) -> Any:
+    """The value as that type, or msgspec's `ValidationError`; the options are those of `by`."""
     tries = 0
     while True:
         try:
-            return msgspec.convert(value, hint, **options)
+            return by(value, hint, **options)
         except msgspec.ValidationError as error:
             refused = _REFUSED.fullmatch(str(error))
             if refused is None:

@@ -132,24 +132,26 @@ def plain_run(run: Run, about: About) -> PlainRun:
 
 
 class Stretch(NamedTuple):
-    """What a backfill means: which occurrences, and what the ledger knows of them."""
+    """What a backfill means: which occurrences that have been due, and what the ledger knows of them."""
 
     zone: str
     first: int
     last: int
     times: list[int]
     about: About
+    has_ahead: bool  # the range goes on past now: what is still to come runs by itself
 
 
 async def stretch(view: View, id: ObjectId, name: str, first: int, last: int) -> Stretch:
-    """The schedule's occurrences from `first` up to but not at `last`; `UnknownSchedule` when there is none."""
+    """The schedule's occurrences from `first` up to but not at `last`, until now; `UnknownSchedule` when there is none."""
     store = view.store_of(id)
     record = await record_of(store, id, name)
     zone = zone_name(spec_of(record.version.spec))
+    due = view.now() + 1  # the end of what a backfill runs
     # Thousands of times take longer than timers may wait; the loop goes on meanwhile.
-    times = await asyncio.to_thread(backfill_times, name, record, first, last)
+    times = await asyncio.to_thread(backfill_times, name, record, first, min(last, due))
     runs = await runs_since(store, id, name, first)
-    return Stretch(zone, first, last, times, About(record, runs, await parked_of(store, id, name)))
+    return Stretch(zone, first, last, times, About(record, runs, await parked_of(store, id, name)), last > due)
 
 
 class Underway(NamedTuple):
