@@ -116,6 +116,11 @@ async def test_what_has_expired_is_not_read_while_its_rows_are_there(folder: Pat
             assert await kv.get(["a", "b"]) == {"a": None, "b": "2"}
             assert (await kv.getWithMetadata("a")).metadata is None
             assert [one.name for one in (await kv.list(limit=1)).keys] == ["b"]
+            for number in range(450):
+                await kv.put(f"a{number:03}", "1", expirationTtl=60)
+            await world.advance("60s")
+            listed = await kv.list(limit=1)
+            assert ([one.name for one in listed["keys"]], listed.list_complete) == (["b"], True)
 
 
 def world_class(worker: Any) -> Any:

@@ -30,6 +30,8 @@ CODE = """
             if "slow" in bodies:
                 await asyncio.sleep(20)
                 SEEN.append("slow ended")
+            if "forever" in bodies:
+                await asyncio.sleep(86_400)
             if "again" in bodies:
                 await env.JOBS.send("from the handler")
             for message in batch.messages:
@@ -200,6 +202,19 @@ async def test_a_process_that_dies_in_the_handler_loses_no_message(folder: Path)
         await world.advance("5m")
         assert seen_by(worker)[-2:] == [("jobs", ["slow", "b", "c"], [1, 1, 1]), "slow ended"]
         assert list(await world.rows(queue_of(worker), "jobs")) == ["n"]
+
+
+async def test_a_handler_that_hangs_has_failed_and_holds_up_nobody_for_ever(folder: Path) -> None:
+    async with played(folder) as (worker, world):
+        await worker.env.JOBS.sendBatch([{"body": "forever"}, {"body": "b"}, {"body": "c"}])
+        await world.advance("13m")
+        assert [attempts for _, _, attempts in seen_by(worker)] == [[1, 1, 1]]
+        await world.advance("1h")
+        assert [attempts for _, _, attempts in seen_by(worker)] == [[2, 2, 2], [3, 3, 3], [4, 4, 4]]
+        assert len(await worker.app.get(queue_of(worker), "jobs").parked()) == 3
+        await worker.env.JOBS.send("next")
+        await world.advance("5s")
+        assert [bodies for _, bodies, _ in seen_by(worker)] == [["next"]]
 
 
 async def test_a_crash_between_send_and_delivery_loses_no_message(folder: Path, tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ CACHE_TTL_S_MIN = 30
 LIST_MAX = 1_000
 KEYS_MAX = 100  # of one get
 
+_PAGE_MIN = 200  # looked at in one go, among which many may have expired
+
 _ENTRY = "k"
 _EXPIRY = "e"
 _TYPES = ("text", "json", "arrayBuffer", "stream")
@@ -84,12 +86,13 @@ class KVNamespace(LongValues):
         """`name, expiration, metadata` of the next entries, and whether there are more."""
         now, first = self._seconds(), None if after is None else _ENTRY + after
         here: list[Any] = []
+        page = max(limit, _PAGE_MIN) + 1
         while True:
-            rows = await self.storage.list(prefix=_ENTRY + prefix, start_after=first, limit=limit + 1)
+            rows = await self.storage.list(prefix=_ENTRY + prefix, start_after=first, limit=page)
             for name, entry in rows.items():
                 if not _is_over(entry, now):
                     here.append([name[len(_ENTRY) :], *entry[2:]])
-            if len(here) > limit or len(rows) <= limit:
+            if len(here) > limit or len(rows) < page:
                 return here[:limit], len(here) > limit
             first = next(reversed(rows))
 

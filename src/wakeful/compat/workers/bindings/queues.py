@@ -6,6 +6,7 @@ Worker's handler and then says which messages come again; only then are the othe
 least once, whatever dies in between, and a handler may send to the queue that it reads.
 """
 
+import asyncio
 import json
 import logging
 import secrets
@@ -19,12 +20,11 @@ from wakeful.compat.workers.bindings.queue_batch import MessageBatch, QueueMessa
 from wakeful.compat.workers.failures import JsException, JsTypeError
 from wakeful.compat.workers.values import dress, option_of, plain, sendable
 from wakeful.objects import DurableObject
+from wakeful.runtime.context import runtime_of
 from wakeful.runtime.registry import reader
 from wakeful.values.errors import BadOption
 
 if TYPE_CHECKING:
-    import asyncio
-
     from wakeful.app import App
 
 log = logging.getLogger("wakeful.workers")
@@ -34,6 +34,7 @@ CLASS, CONSUMER_CLASS = "Queue", "QueueConsumer"
 MESSAGE_BYTES_MAX = 128_000
 BATCH_BYTES_MAX = 256_000
 BATCH_MAX = 100
+HANDLER_SHARE = 0.9  # of the time that a job has, for the Worker's handler
 LOOK_AGAIN_MS = 600_000  # at a queue that nobody consumes
 _TYPES = ("json", "text", "bytes", "v8")
 
@@ -200,8 +201,11 @@ class QueueConsumer(DurableObject):
             return
         made = MessageBatch(queue, [QueueMessage(id, at, n, _read(kind, body)) for id, at, kind, n, body in rows])
         has_raised = False
+        # Before the job's own deadline, past which nobody could say that these messages failed.
+        most_s = runtime_of(self.ctx).node.limits.alarm_deadline_ms / 1000 * HANDLER_SHARE
         try:
-            await rules.handle(made)
+            async with asyncio.timeout(most_s):
+                await rules.handle(made)
         except Exception:
             has_raised = True
             log.exception("queue %s: the handler of a batch raised", queue, extra={"code": "workers.queue"})
