@@ -70,8 +70,9 @@ async def test_an_asgi_app_gives_its_answer_in_parts_and_lives_around_the_reques
             async def fetch(self, request):
                 return await asgi.fetch(bare if "bare" in request.url else app, request, self.env, self.ctx)
     """
-    async with played(write_worker(tmp_path, code)) as (worker, _):
+    async with played(write_worker(tmp_path, code)) as (worker, world):
         assert await (await worker.fetch(Request("http://x/"))).text() == "ann 0 ann 1 ann 2 "
+        await world.settle()
         assert worker.module.log == ["up", "down"]
         assert await (await worker.fetch(Request("http://x/bare"))).text() == "bare"
 

@@ -1,5 +1,7 @@
 """A Worker's `fetch` to the world outside, against a server of the test's own."""
 
+import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,8 +14,8 @@ from aiohttp import web
 from tests.compat.workers_stage import played, write_worker
 from wakeful.compat.workers import Request, load
 from wakeful.compat.workers.modules import modules
+from wakeful.compat.workers.outbound import fetch
 from wakeful.compat.workers.site import request_in
-from wakeful.compat.workers.web import fetch
 
 
 async def _echo(request: web.Request) -> web.Response:
@@ -31,11 +33,38 @@ async def _moved(request: web.Request) -> web.Response:
     raise web.HTTPFound("/echo")
 
 
+_left: list[str] = []
+
+
+async def _events(request: web.Request) -> web.StreamResponse:
+    answer = web.StreamResponse()
+    await answer.prepare(request)
+    try:
+        for number in range(1_000):
+            await answer.write(b"%d " % number)
+            await asyncio.sleep(0.01)
+    except (ConnectionError, asyncio.CancelledError):
+        _left.append("gone")
+        raise
+    return answer
+
+
+async def _short(request: web.Request) -> web.StreamResponse:
+    answer = web.StreamResponse(headers={"content-length": "1000000"})
+    await answer.prepare(request)
+    await answer.write(b"a part")
+    assert request.transport is not None
+    request.transport.close()
+    return answer
+
+
 @asynccontextmanager
 async def serving() -> AsyncIterator[str]:
     app = web.Application()
     app.router.add_route("*", "/echo", _echo)
     app.router.add_get("/packed", _packed)
+    app.router.add_get("/events", _events)
+    app.router.add_get("/short", _short)
     app.router.add_get("/moved", _moved)
     runner = web.AppRunner(app)
     await runner.setup()
@@ -131,3 +160,36 @@ async def test_what_is_not_here_is_said_where_it_is_imported(tmp_path: Path) -> 
 
 class _Context:
     waitUntil = None  # noqa: N815  the name there
+
+
+async def test_an_answer_is_read_as_it_comes_and_left_when_nobody_wants_more() -> None:
+    async with serving() as origin:
+        for end in ("cancel", "drop"):
+            _left.clear()
+            answer = await asyncio.wait_for(fetch(f"{origin}/events"), 5)  # all of it takes ten seconds
+            reader: Any = answer.body.getReader()  # type: ignore[union-attr]
+            assert (await reader.read()).value.startswith(b"0 ")
+            if end == "cancel":
+                await reader.cancel()
+            del answer, reader
+            gc.collect()
+            async with asyncio.timeout(5):
+                while not _left:  # noqa: ASYNC110  the server is in another task, not of ours
+                    await asyncio.sleep(0.01)
+
+
+async def test_an_answer_that_breaks_off_is_an_error() -> None:
+    async with serving() as origin:
+        answer = await fetch(f"{origin}/short")
+        with pytest.raises(OSError, match="broke off"):
+            await answer.bytes()
+
+
+async def test_a_stream_goes_out_as_a_body() -> None:
+    async def made() -> AsyncIterator[bytes]:
+        yield b"one "
+        yield b"two"
+
+    async with serving() as origin:
+        told: Any = await (await fetch(f"{origin}/echo", method="POST", body=made())).json()
+        assert (told["body"], told["headers"]["transfer-encoding"]) == ("one two", "chunked")

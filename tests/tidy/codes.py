@@ -20,7 +20,7 @@ NO_CODES = re.compile(
     r"|http\.(disconnect|request|response\..*)|(calls|jobs|objects|schedules|sockets|timers)\..*|(done|error)\.actor|initial\.actions"
     r"|machine\.(chart|event|gone|import|keep|news|seen)|node\.(drain|undrain)|keys\.rotate|token\.(clear|create|revoke)"
     r"|schedule\.(add|cancel|pause|reschedule|resume|trigger)|_codecs\.encode|celery\.backend_cleanup|service\.name"
-    r"|hypercorn\.asyncio\.run|sql\.write|pyodide\..*|queues\.consumers|assets\.directory|tool\.wakeful|workers\.(apart|asgi|entrypoints|rpc|workflows)"
+    r"|hypercorn\.asyncio\.run|sql\.write|pyodide\..*|queues\.consumers|assets\.directory|tool\.wakeful|workers\.(apart|asgi|entrypoints|rpc|streams|workflows)"
 )
 LEVELS = ("debug", "info", "warning", "error", "exception", "log")
 CARRIERS = {"Problem": "HTTP", "RefusedRequest": "HTTP", "RefusedHead": "", "CommandError": "command line"}

@@ -3,13 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from wakeful.compat.workers.entrypoints import WorkerEntrypoint
+from wakeful.compat.workers.failures import JsException
+from wakeful.compat.workers.sources import END, Pipe, Source, bytes_of, start_in
+from wakeful.compat.workers.streams import ReadableStream
 from wakeful.compat.workers.web import Request, Response
 
-_ASGI = {"version": "3.0", "spec_version": "2.3"}
+GRACE_S = 1.0  # in which an app whose client is gone may end by itself
+# 2.4: whoever is gone is an OSError of `send`, so nobody need listen for it, and take parts of the body meanwhile.
+_ASGI = {"version": "3.0", "spec_version": "2.4"}
 
 
 async def fetch(app: Any, request: Request, env: Any = None, ctx: Any = None) -> Response:
@@ -31,31 +37,108 @@ async def fetch(app: Any, request: Request, env: Any = None, ctx: Any = None) ->
         "env": env,
         "ctx": ctx,
     }
-    incoming = [{"type": "http.request", "body": request._take(), "more_body": False}]
-    started: dict[str, Any] = {}
-    parts_of_body: list[bytes] = []
-    ended = asyncio.Event()
+    exchange = Exchange(request)
+    task = start_in(copy_context(), exchange.run(app, scope, env))
+    if hasattr(ctx, "waitUntil"):
+        ctx.waitUntil(_wait_for(task))  # what it does behind its answer is work of whoever asked
+    await asyncio.wait([task, exchange.begun], return_when=asyncio.FIRST_COMPLETED)
+    if not exchange.begun.done():
+        task.result()  # raises what the app raised
+        raise RuntimeError("the application ended without an answer")
+    return exchange.response(task)
 
-    async def receive() -> dict[str, Any]:
-        if incoming:
-            return incoming.pop()
-        await ended.wait()  # whoever asks for a part of the answer would take an earlier word for the client's leaving
+
+async def _wait_for(task: "asyncio.Task[Any]") -> None:
+    try:
+        await asyncio.wait([task])
+    finally:
+        task.cancel()
+
+
+class Exchange(Source):
+    """One request of an app, whose answer comes in parts while it runs; no faster than it is read."""
+
+    def __init__(self, request: Request) -> None:
+        body = request._take()
+        self.begun: asyncio.Future[None] = (
+            asyncio.get_running_loop().create_future()
+        )  # whole, or its first part is there
+        self._incoming: bytes | ReadableStream | None = body
+        self._is_over = asyncio.Event()  # the answer, or whoever wanted it
+        self._start: dict[str, Any] = {}
+        self._parts = Pipe()
+        self._task: asyncio.Task[None] | None = None
+
+    async def run(self, app: Any, scope: dict[str, Any], env: Any) -> None:
+        try:
+            async with _living(app, env) as scope["state"]:
+                await app(scope, self._receive, self._send)
+        except BaseException as error:
+            if self._parts.is_cancelled and isinstance(error, Exception):
+                return  # of somebody who is gone; kept, it would keep what the app was iterating over
+            if self.begun.done():
+                self._parts.fail(error if isinstance(error, Exception) else JsException("the application was stopped"))
+            raise
+        if self.begun.done() and not self._parts.is_closed:
+            self._parts.fail(RuntimeError("the application ended in the middle of its answer"))
+
+    def response(self, task: "asyncio.Task[None]") -> Response:
+        """The answer: all of it, or what reads the rest."""
+        self._task = task
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # who reads the stream hears of it
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self._start.get("headers", ())]
+        made = Response(None, self._start.get("status", 500), headers=headers)
+        if self._parts.is_closed:
+            made._data = b"".join(self._parts.take_all())
+        else:
+            made._data = ReadableStream(self)
+            made._data._hold()
+        return made
+
+    async def pull(self) -> Any:
+        return await self._parts.pull()
+
+    async def cancel(self, reason: Any) -> None:
+        """The app is told, and stopped where it does not listen."""
+        await self._parts.cancel(reason)
+        self._is_over.set()
+        if self._task is not None and self._task is not asyncio.current_task():
+            await asyncio.wait([self._task], timeout=GRACE_S)
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _receive(self) -> dict[str, Any]:
+        incoming = self._incoming
+        if isinstance(incoming, ReadableStream):
+            chunk = await incoming._next()
+            if chunk is END:
+                self._incoming = None
+                return {"type": "http.request", "body": b"", "more_body": False}
+            return {"type": "http.request", "body": bytes_of(chunk), "more_body": True}
+        if incoming is not None:
+            self._incoming = None
+            return {"type": "http.request", "body": incoming, "more_body": False}
+        await (
+            self._is_over.wait()
+        )  # whoever asks for a part of the answer would take an earlier word for the client's leaving
         return {"type": "http.disconnect"}
 
-    async def send(message: dict[str, Any]) -> None:
+    async def _send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
-            started.update(message)
+            self._start = message
         elif message["type"] == "http.response.body":
-            parts_of_body.append(message.get("body", b""))
+            if self._parts.is_cancelled:
+                raise OSError("whoever asked is gone")
+            part = bytes(message.get("body", b""))
+            if part:
+                self._parts.push(part)
             if not message.get("more_body"):
-                ended.set()
-
-    async with _living(app, env) as scope["state"]:
-        await app(scope, receive, send)
-    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in started.get("headers", ())]
-    response = Response(None, started.get("status", 500), headers=headers)
-    response._data = b"".join(parts_of_body)
-    return response
+                self._parts.close()
+                self._is_over.set()
+            if not self.begun.done() and (part or self._parts.is_closed):
+                self.begun.set_result(None)
+            if not self._parts.is_closed:
+                await self._parts.wait_for_room()
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from wakeful.compat.workers.conduits import conduits_of
 from wakeful.compat.workers.events import Hosted
 from wakeful.compat.workers.failures import JsException, Reset
 from wakeful.compat.workers.ids import DurableObjectId, id_of_key
@@ -135,17 +136,22 @@ class Host:
             log.exception("%s: the handler of a socket raised", self._activation.id, extra={"code": "workers.socket"})
 
     async def _answer(self, method: str, found: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given = [unpack(one) for one in args]
-        answer = await result_of(found(*given, **{key: unpack(value) for key, value in kwargs.items()}))
-        return pack(answer, f"answer of {self._activation.id}.{method}()")
+        claim = conduits_of(self._activation.node).claim
+        given = [unpack(one, claim) for one in args]
+        answer = await result_of(found(*given, **{key: unpack(value, claim) for key, value in kwargs.items()}))
+        return pack(answer, f"answer of {self._activation.id}.{method}()", self._offer)
+
+    def _offer(self, stream: Any) -> list[Any]:
+        return conduits_of(self._activation.node).offer(stream, self._activation)
 
     async def _fetch(self, found: Any, data: dict[str, Any]) -> dict[str, Any]:
-        answer = await result_of(found(*([request_of(data)] if _takes(found, 1) else [])))
+        request = request_of(data, conduits_of(self._activation.node).claim)
+        answer = await result_of(found(*([request] if _takes(found, 1) else [])))
         if answer is None:
             answer = Response(None)
         if not isinstance(answer, Response):
             raise JsException(f"{self._activation.id}.fetch() gave a {type(answer).__name__}, not a Response")
-        return response_data(answer)
+        return response_data(answer, self._offer)
 
     async def _event(self, run: Callable[[], Any]) -> Any:
         """Run it as an event: what it wrote is kept, whether it raises or not, unless the object is reset."""

@@ -6,8 +6,8 @@ from typing import Any
 
 from wakeful.compat.workers import bridge, entrypoints, failures, forms, sockets, web
 from wakeful.compat.workers.js_globals import js_globals
+from wakeful.compat.workers.outbound import fetch
 from wakeful.compat.workers.values import Array, Map, Record, dress, plain
-from wakeful.compat.workers.web import fetch
 
 
 def modules(env: Any, context: Any) -> dict[str, ModuleType]:
