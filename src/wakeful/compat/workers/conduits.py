@@ -6,7 +6,7 @@ the object stays awake until its stream has ended.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,8 @@ WAIT_S = 10.0  # how long such a request waits for a chunk before it is to be ma
 ASK_MS = 30_000
 PIECE_BYTES = 1_048_576  # of a chunk that are sent at once
 
-PULL, KEEP, CANCEL = "pull", "keep", "cancel"
+PULL, KEEP, CANCEL, SAY = "pull", "keep", "cancel", "say"
+Hear = Callable[[list[Any]], Awaitable[None]]
 
 
 class Conduit(Source):
@@ -87,13 +88,22 @@ class Conduits:
         self._offered: dict[int, Conduit] = {}  # until they are claimed here, or over
         self._expiries: dict[int, Any] = {}
         self._live: dict[Conduit, None] = {}
+        self._ears: dict[int, Hear] = {}
 
-    def offer(self, stream: ReadableStream, activation: "ObjectRuntime | None" = None) -> list[Any]:
-        """What to send in its place."""
+    @property
+    def clock(self) -> Any:
+        return self._node.clock
+
+    def offer(
+        self, stream: ReadableStream, activation: "ObjectRuntime | None" = None, hear: Hear | None = None
+    ) -> list[Any]:
+        """What to send in its place. `hear` is told what who takes it says back."""
         number = int(self._node.dice.random() * (1 << 53))
         conduit = self._offered[number] = Conduit(stream, activation)
         self._live[conduit] = None
         stream._on_end(lambda: self._live.pop(conduit, None))
+        if hear is not None:
+            self._ears[number] = hear
         self._expire_in(number, UNCLAIMED_MS)
         return [self._node.name, number]
 
@@ -111,8 +121,23 @@ class Conduits:
         made._hold()
         return made
 
-    async def answer(self, number: int, asked: str) -> Any:
+    async def say(self, sent: list[Any], frame: list[Any]) -> None:
+        """Tell whoever offered that; returns when there is room for more."""
+        name, number = sent
+        if name != self._node.name:
+            await Remote(self._node, name, number).ask(SAY, frame)
+        elif number in self._ears:
+            await self._ears[number](frame)
+
+    def stop_hearing(self, sent: list[Any]) -> None:
+        self._ears.pop(sent[1], None)
+
+    async def answer(self, number: int, asked: str, frame: Any = None) -> Any:
         """What another node asks for."""
+        if asked == SAY:
+            if number in self._ears:
+                await self._ears[number](frame)
+            return None
         conduit = self._offered.get(number)
         if conduit is None:
             raise Unavailable("the stream is over, or its node has started anew", code="workers.stream")
@@ -170,7 +195,7 @@ class Remote(Source):
     async def pull(self) -> Any:
         while not self._is_over:
             if self._asking is None:  # not in the task of who asks, who may go: what was sent would be lost
-                self._asking = start_in(copy_context(), self._ask(PULL))
+                self._asking = start_in(copy_context(), self.ask(PULL))
             asking = self._asking
             await asyncio.wait([asking])
             self._asking = None
@@ -187,17 +212,18 @@ class Remote(Source):
         self._is_over = True
         if self._asking is not None:
             self._asking.cancel()
-        await self._ask(CANCEL)
+        await self.ask(CANCEL)
 
     def keep(self) -> None:
-        start_in(copy_context(), self._ask(KEEP)).add_done_callback(lambda done: done.cancelled() or done.exception())
+        start_in(copy_context(), self.ask(KEEP)).add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    async def _ask(self, what: str) -> Any:
+    async def ask(self, what: str, *given: Any) -> Any:
+        """What that node says."""
         node = self._node
         row = next((row for home in node.all_homes if (row := home.membership.nodes.get(self._name))), None)
         if row is None:
             raise Unavailable(f"node {self._name}, which makes the stream, is gone", code="workers.stream")
-        return await node.routes.ask(row, REQUEST, self._number, what, timeout_ms=ASK_MS)
+        return await node.routes.ask(row, REQUEST, self._number, what, *given, timeout_ms=ASK_MS)
 
 
 def conduits_of(node: "Node | Any") -> Conduits:

@@ -117,6 +117,8 @@ class Host:
 
     async def _part(self, socket: Socket, code: int, reason: str, was_clean: bool) -> None:
         """A client is gone."""
+        if self._state is not None:
+            self._state.sockets.begin_parting(socket)
         if hasattr(self._hosted.cls, "webSocketClose"):
             await self._tell(
                 lambda found, ws: found.webSocketClose(*_fitting(found.webSocketClose, ws, code, reason, was_clean)),
@@ -141,8 +143,8 @@ class Host:
         answer = await result_of(found(*given, **{key: unpack(value, claim) for key, value in kwargs.items()}))
         return pack(answer, f"answer of {self._activation.id}.{method}()", self._offer)
 
-    def _offer(self, stream: Any) -> list[Any]:
-        return conduits_of(self._activation.node).offer(stream, self._activation)
+    def _offer(self, stream: Any, hear: Any = None) -> list[Any]:
+        return conduits_of(self._activation.node).offer(stream, self._activation, hear)
 
     async def _fetch(self, found: Any, data: dict[str, Any]) -> dict[str, Any]:
         request = request_of(data, conduits_of(self._activation.node).claim)

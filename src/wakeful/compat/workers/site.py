@@ -6,12 +6,15 @@ import logging
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
+from wakeful.compat.workers.conduits import Conduits, conduits_of
 from wakeful.compat.workers.failures import JsException
 from wakeful.compat.workers.host import INSIDE
-from wakeful.compat.workers.sources import END, Source, bytes_of
+from wakeful.compat.workers.live_sockets import OVER, SAID
+from wakeful.compat.workers.sources import END, Source, bytes_of, start_in
 from wakeful.compat.workers.streams import ReadableStream
 from wakeful.compat.workers.values import Record
 from wakeful.compat.workers.web import ClientEnd, Headers, Request, Response
@@ -19,10 +22,12 @@ from wakeful.http import sockets as wires
 from wakeful.http.stops import Stops
 from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.crowd import address_of
+from wakeful.sockets.held import Paced
 from wakeful.sockets.node_sockets import feature_of
 from wakeful.sockets.socket import SocketRequest as SocketRequest
-from wakeful.values.codec import encode
-from wakeful.values.errors import MissingExtra
+from wakeful.values.codec import decode, encode
+from wakeful.values.errors import MissingExtra, Unavailable
+from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:
     from wakeful.compat.workers.worker import Worker
@@ -389,10 +394,70 @@ async def carry_socket(worker: "Worker", stops: Stops, scope: Scope, receive: Re
         raise JsException("the Worker is not running")
     wire = wires._Wire(scope, send)
     gateway = feature_of(node).gateway
-    pair = {"pair": encode(end.data).hex()}
-    held, _ = await gateway.connect(end.target, SocketRequest(headers=pair, caller=INSIDE), wire)
     protocol = response.headers.get("sec-websocket-protocol") or ""
+    streams = conduits_of(node)
+    data = end.data(lambda stream, hear=None: streams.offer(stream, None, hear))
+    if "line" in data:
+        with gateway.watching():
+            await LiveConnection(streams, data["line"], node.limits.socket_messages_per_s).carry(
+                stops, protocol, wire, receive, send
+            )
+        return
+    pair = {"pair": encode(data).hex()}
+    held, _ = await gateway.connect(ObjectId(*data["target"]), SocketRequest(headers=pair, caller=INSIDE), wire)
     await wires.carry(gateway, held, stops, protocol, wire, receive, send)
+
+
+class LiveConnection:
+    """The connection of a client to a socket that is listened to in memory, here or where its object is."""
+
+    def __init__(self, streams: Conduits, sent: list[Any], per_s: int) -> None:
+        self._streams = streams
+        self._sent = sent
+        self._per_s = per_s
+        self._stream = streams.claim(sent)
+
+    async def carry(self, stops: Stops, protocol: str, wire: Any, receive: Receive, send: Send) -> None:
+        """For as long as it lasts."""
+        await send({"type": "websocket.accept", "subprotocol": protocol or None, "headers": []})
+        telling = asyncio.ensure_future(self._tell(wire))
+        code, reason, was_clean = 1006, "", False
+        try:
+            with stops.lasting(lambda: start_in(copy_context(), _quiet(wire.close(1012, "the server is restarting")))):
+                code, reason, was_clean = await self._listen(receive)
+        except OSError:
+            pass  # how a server says that the client is gone
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+            with suppress(Unavailable):
+                await self._streams.say(self._sent, [OVER, code, reason, was_clean])
+            self._streams.stop_hearing(self._sent)
+            await _quiet(self._stream._cancel("the client is gone"))
+
+    async def _listen(self, receive: Receive) -> tuple[int, str, bool]:
+        pace, clock = Paced(), self._streams.clock
+        while (event := await receive())["type"] != "websocket.disconnect":
+            message = event.get("text")
+            await clock.sleep(pace.pace(clock.now(), self._per_s))
+            await self._streams.say(self._sent, [SAID, event["bytes"] if message is None else message])
+        return wires._end_of(event)
+
+    async def _tell(self, wire: Any) -> None:
+        try:
+            while (frame := await self._stream._next()) is not END:
+                kind, *said = decode(frame)
+                await (wire.send(said[0]) if kind == SAID else wire.close(*said))
+        except (OSError, asyncio.CancelledError):
+            raise
+        except Exception as error:  # it moved, or wrote more than may wait
+            log.info("a socket broke: %s", error, extra={"code": "workers.stream"})
+            await wire.close(1012, "the object has moved; connect again")
+
+
+async def _quiet(work: Any) -> None:
+    with suppress(OSError, Unavailable):
+        await work
 
 
 async def _refuse_socket(scope: Scope, send: Send, response: Response) -> None:

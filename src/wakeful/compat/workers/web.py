@@ -15,7 +15,6 @@ from wakeful.compat.workers.streams import ReadableStream
 from wakeful.compat.workers.urls import URLSearchParams
 from wakeful.compat.workers.values import dress, plain, sendable
 from wakeful.http.body_shape import lists_in
-from wakeful.values.ids import ObjectId
 
 # The end of a WebSocket pair that travels with an answer to where the client is.
 
@@ -27,25 +26,21 @@ class ClientEnd:
         self._data = data
         self._server = server
 
-    @property
-    def data(self) -> dict[str, Any]:
-        """What the other side of the answer needs to connect the client."""
-        if self._data is not None:
-            return self._data
-        assert self._server is not None
-        if self._server._state is None:
-            raise Unsupported(
-                "accept one end of the pair with ctx.acceptWebSocket(), in an object; accept() is not here"
-            )
-        found: dict[str, Any] = self._server._pending()
-        return found
-
-    @property
-    def target(self) -> ObjectId:
-        return ObjectId(*self.data["target"])
+    def data(self, offer: "Offer") -> dict[str, Any]:
+        """What the other side of the answer needs to connect the client; made once."""
+        if self._data is None:
+            live = self._server._live
+            if live is not None:
+                return {"line": offer(ReadableStream(live.out), live.hear)}
+            if self._server._state is None:
+                raise JsTypeError(
+                    "accept the other end of the pair: accept(), or in an object ctx.acceptWebSocket(server)"
+                )
+            self._data = self._server._pending()
+        return self._data
 
     def accept(self) -> None:
-        raise Unsupported("a Worker that speaks over sockets itself is not here; let an object do it")
+        raise Unsupported("the end of a pair that is given to a client has no listeners here; keep the other end")
 
     send = addEventListener = accept  # noqa: N815  the name there
 
@@ -393,11 +388,11 @@ def _head(request: Request) -> dict[str, Any]:
 
 
 # How a stream is sent, and how it is had again: see conduits.py.
-Offer = Callable[[ReadableStream], list[Any]]
+Offer = Callable[..., list[Any]]
 Claim = Callable[[list[Any]], ReadableStream]
 
 
-def refuse_stream(stream: Any) -> Any:
+def refuse_stream(stream: Any, hear: Any = None) -> Any:
     """Where nothing carries it."""
     raise JsTypeError("a stream can't be sent from here; read it first")
 
@@ -432,7 +427,7 @@ def response_data(response: Response, offer: Offer = refuse_stream) -> dict[str,
         "encode_body": response.encode_body,
         **_body_data(response, offer),
     }
-    return data if response.web_socket is None else {**data, "socket": response.web_socket.data}
+    return data if response.web_socket is None else {**data, "socket": response.web_socket.data(offer)}
 
 
 def response_of(data: Mapping[str, Any], claim: Claim = refuse_stream) -> Response:
