@@ -1,6 +1,7 @@
 """Layer 5. How does an ASGI app (FastAPI, Starlette) answer a Worker's requests? What `workers.asgi` gives."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import copy_context
@@ -9,9 +10,14 @@ from urllib.parse import unquote, urlsplit
 
 from wakeful.compat.workers.entrypoints import WorkerEntrypoint
 from wakeful.compat.workers.failures import JsException
+from wakeful.compat.workers.live_sockets import CLOSED, OPEN, SAID, LiveSocket
 from wakeful.compat.workers.sources import END, Pipe, Source, bytes_of, start_in
 from wakeful.compat.workers.streams import ReadableStream
-from wakeful.compat.workers.web import Request, Response
+from wakeful.compat.workers.web import ClientEnd, Request, Response
+
+log = logging.getLogger("wakeful.workers")
+
+MESSAGES_MAX = 16  # of a socket that the app has not taken yet; then its client waits
 
 GRACE_S = 1.0  # in which an app whose client is gone may end by itself
 # 2.4: whoever is gone is an OSError of `send`, so nobody need listen for it, and take parts of the body meanwhile.
@@ -20,8 +26,101 @@ _ASGI = {"version": "3.0", "spec_version": "2.4"}
 
 async def fetch(app: Any, request: Request, env: Any = None, ctx: Any = None) -> Response:
     """The app's answer to the request; `request.scope["env"]` there is the Worker's."""
+    if (request.headers.get("upgrade") or "").lower() == "websocket":
+        return await websocket(app, request, env, ctx)
+    scope = _scope(request, env, ctx)
+    exchange = Exchange(request)
+    task = start_in(copy_context(), exchange.run(app, scope, env))
+    if hasattr(ctx, "waitUntil"):
+        ctx.waitUntil(_wait_for(task))  # what it does behind its answer is work of whoever asked
+    await asyncio.wait([task, exchange.begun], return_when=asyncio.FIRST_COMPLETED)
+    if not exchange.begun.done():
+        task.result()  # raises what the app raised
+        raise RuntimeError("the application ended without an answer")
+    return exchange.response(task)
+
+
+async def websocket(app: Any, request: Request, env: Any = None, ctx: Any = None) -> Response:
+    """The answer to a request for a socket, which the app speaks over from then on; 403 when it refuses."""
+    offered = request.headers.get("sec-websocket-protocol") or ""
+    scope = _scope(request, env, ctx) | {
+        "type": "websocket",
+        "subprotocols": [one.strip() for one in offered.split(",") if one.strip()],
+    }
+    scope["scheme"] = "wss" if scope["scheme"] == "https" else "ws"
+    socket = AppSocket()
+    task = start_in(copy_context(), socket.run(app, scope, env))
+    if hasattr(ctx, "waitUntil"):
+        ctx.waitUntil(_wait_for(task))
+    await asyncio.wait([task, socket.begun], return_when=asyncio.FIRST_COMPLETED)
+    if not socket.begun.done():
+        task.result()
+        raise RuntimeError("the application ended without an answer")
+    task.add_done_callback(_note)
+    if (head := socket.begun.result()) is None:
+        return Response(None, 403)
+    protocol = head.get("subprotocol")
+    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in head.get("headers") or ()]
+    if protocol:
+        headers.append(("sec-websocket-protocol", protocol))
+    return Response(None, 101, headers=headers, web_socket=ClientEnd(None, socket))
+
+
+def _note(task: "asyncio.Task[Any]") -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        log.error("an application raised over its socket", exc_info=error, extra={"code": "workers.socket"})
+
+
+class AppSocket(LiveSocket):
+    """A socket that an app reads and writes by ASGI, one message after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: asyncio.Future[Any] = asyncio.get_running_loop().create_future()  # how it accepts; None: it refuses
+        self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue(MESSAGES_MAX)
+        self._events.put_nowait({"type": "websocket.connect"})
+
+    @property
+    def _live(self) -> LiveSocket:
+        return self
+
+    async def run(self, app: Any, scope: dict[str, Any], env: Any) -> None:
+        try:
+            async with _living(app, env) as scope["state"]:
+                await app(scope, self._events.get, self._send)
+        except BaseException:
+            self.close(1011, "the application failed")
+            raise
+        self.close(1000)
+
+    async def hear(self, frame: list[Any]) -> None:
+        if frame[0] == SAID:
+            kind = "text" if isinstance(frame[1], str) else "bytes"
+            await self._events.put({"type": "websocket.receive", kind: frame[1]})
+        elif self.readyState != CLOSED:
+            self.readyState = CLOSED
+            self.out.close()
+            await self._events.put({"type": "websocket.disconnect", "code": frame[1], "reason": frame[2]})
+
+    async def _send(self, message: Any) -> None:
+        if message["type"] == "websocket.accept":
+            self.accept()
+            self.begun.set_result(message)
+        elif message["type"] == "websocket.close":
+            if not self.begun.done():
+                self.begun.set_result(None)
+            self.close(message.get("code") or 1000, message.get("reason") or "")
+        elif message["type"] == "websocket.send":
+            if self.readyState != OPEN:
+                raise OSError("the socket is closed")
+            self.send(message["bytes"] if message.get("text") is None else message["text"])
+            await self.out.wait_for_room()
+
+
+def _scope(request: Request, env: Any, ctx: Any) -> dict[str, Any]:
     parts = urlsplit(request.url)
-    scope = {
+    return {
         "type": "http",
         "asgi": _ASGI,
         "http_version": "1.1",
@@ -37,15 +136,6 @@ async def fetch(app: Any, request: Request, env: Any = None, ctx: Any = None) ->
         "env": env,
         "ctx": ctx,
     }
-    exchange = Exchange(request)
-    task = start_in(copy_context(), exchange.run(app, scope, env))
-    if hasattr(ctx, "waitUntil"):
-        ctx.waitUntil(_wait_for(task))  # what it does behind its answer is work of whoever asked
-    await asyncio.wait([task, exchange.begun], return_when=asyncio.FIRST_COMPLETED)
-    if not exchange.begun.done():
-        task.result()  # raises what the app raised
-        raise RuntimeError("the application ended without an answer")
-    return exchange.response(task)
 
 
 async def _wait_for(task: "asyncio.Task[Any]") -> None:

@@ -77,7 +77,7 @@ class Host:
         name = kwargs.pop(NAME, None)
         if self._object is None:
             await self._learn(name)
-        found = getattr(self._object, method)
+        found = getattr(self._object, method, None) or self._object.on_fetch
         if method == "fetch":
             return await self._event(lambda: self._fetch(found, *args))
         return await self._event(lambda: self._answer(method, found, args, kwargs))
@@ -246,6 +246,8 @@ def _methods(cls: type) -> list[str]:
         attribute = inspect.getattr_static(cls, name)
         if inspect.isfunction(attribute) or isinstance(attribute, staticmethod | classmethod):
             names.append(name)
+    if "on_fetch" in names and "fetch" not in names:
+        names.append("fetch")  # as there: the older name of it
     return names
 
 
@@ -253,7 +255,7 @@ def _method(cls: type, name: str) -> Any:
     async def method(self: Host, /, *args: Any, **kwargs: Any) -> Any:
         return await self._call(name, args, kwargs)
 
-    theirs = inspect.getattr_static(cls, name)
+    theirs = inspect.getattr_static(cls, name, None) or cls.on_fetch  # type: ignore[attr-defined]
     method.__name__, method.__qualname__ = name, f"{cls.__name__}.{name}"
     method.__doc__ = theirs.__doc__
     if inspect.isfunction(theirs):
