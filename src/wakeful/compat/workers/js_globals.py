@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from wakeful.compat.workers import failures, forms, sockets, streams, web
-from wakeful.compat.workers.outbound import fetch
+from wakeful.compat.workers.outbound import OutgoingSocket, fetch
 from wakeful.compat.workers.urls import URL, URLSearchParams
 from wakeful.compat.workers.values import Array, Map, Record, dress, option_of, plain, result_of
 
@@ -58,6 +58,7 @@ def js_globals(env: Any) -> dict[str, Any]:
         "URL": URL,
         "URLSearchParams": URLSearchParams,
         "Uint8Array": SimpleNamespace(new=_bytes, **{"from": _bytes}),
+        "WebSocket": OutgoingSocket,
         "WebSocketPair": sockets.WebSocketPair,
         "WebSocketRequestResponsePair": sockets.WebSocketRequestResponsePair,
         "atob": lambda text: base64.b64decode(text).decode("latin-1"),

@@ -3,18 +3,29 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from contextvars import copy_context
 from typing import Any
+from urllib.parse import urlsplit
 
-from wakeful.compat.workers.failures import Unsupported
-from wakeful.compat.workers.sources import END, Source, bytes_of
+from wakeful.compat.workers.failures import JsException
+from wakeful.compat.workers.live_sockets import CLOSING, CONNECTING, NO_CODE, OVER, SAID, LiveSocket
+from wakeful.compat.workers.sources import END, Source, bytes_of, start_in
 from wakeful.compat.workers.streams import ReadableStream
 from wakeful.compat.workers.web import Headers, Request, Response
+from wakeful.values.codec import decode
 from wakeful.values.errors import MissingExtra
 
 # What a request that came in says about its own way here, and what is said anew for each way out.
 _OF_THE_CONNECTION = frozenset(
     {"host", "connection", "keep-alive", "content-length", "transfer-encoding", "te", "upgrade", "accept-encoding"}
 )
+_OF_A_SOCKET = _OF_THE_CONNECTION | {
+    "sec-websocket-key",
+    "sec-websocket-version",
+    "sec-websocket-extensions",
+    "sec-websocket-protocol",
+}
+MESSAGE_BYTES_MAX = 32 * 1_048_576  # of a socket, as there
 _MOVED = frozenset({301, 302, 303, 307, 308})
 CONNECT_S = 30.0
 SMALL_BYTES = 64 << 10  # of an answer that says so: it is read at once, and needs no connection any more
@@ -28,8 +39,8 @@ async def fetch(resource: Any, init: Any = None, **options: Any) -> Response:
         raise MissingExtra("fetch() needs aiohttp; pip install 'wakeful[client]'", code="extra.client") from None
     is_whole = isinstance(resource, Request) and not init and not options
     request = resource if is_whole else Request(resource, init, **options)
-    if request.headers.get("upgrade") == "websocket":
-        raise Unsupported("fetch(): sockets to other servers are not here")
+    if (request.headers.get("upgrade") or "").lower() == "websocket":
+        return await _open_socket(request)
     if request.signal is None:
         return await _fetch(request, aiohttp)
     request.signal.throwIfAborted()
@@ -73,6 +84,97 @@ async def _fetch(request: Request, aiohttp: Any) -> Response:
             return made
     except aiohttp.ClientError as error:
         raise OSError(f"{request.method} {request.url}: {error}") from None
+
+
+async def _open_socket(request: Request) -> Response:
+    """101 and an open socket, to be accepted; or what the server says instead."""
+    import aiohttp
+
+    socket = OutgoingSocket(request.url)
+    headers = [pair for pair in request.headers.items() if pair[0] not in _OF_A_SOCKET]
+    offered = [one.strip() for one in (request.headers.get("sec-websocket-protocol") or "").split(",")]
+    try:
+        await socket.connect([one for one in offered if one], headers)
+    except aiohttp.WSServerHandshakeError as error:
+        return Response(None, error.status if 200 <= error.status <= 599 else 502)
+    except aiohttp.ClientError as error:
+        raise OSError(f"{request.url}: {error}") from None
+    return Response(None, 101, web_socket=socket)
+
+
+class OutgoingSocket(LiveSocket):
+    """A socket to another server; what comes before `accept()` waits there."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._connection: Any = None
+        self._stack = AsyncExitStack()
+        self._on_accept = self._carry
+
+    @classmethod
+    def new(cls, url: str, protocols: Any = ()) -> "OutgoingSocket":
+        """`new WebSocket(url)`: it opens, and says so."""
+        if urlsplit(str(url)).scheme not in ("ws", "wss", "http", "https"):
+            raise JsException(f"WebSocket: {url!r} is no URL of a socket")  # a SyntaxError there
+        made = cls(str(url))
+        start_in(copy_context(), made._open([protocols] if isinstance(protocols, str) else list(protocols or ())))
+        return made
+
+    async def connect(self, protocols: list[str], headers: Any = ()) -> None:
+        """Returns when it is open."""
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+        try:
+            session = await self._stack.enter_async_context(aiohttp.ClientSession(timeout=timeout))
+            opening = session.ws_connect(self.url, protocols=protocols, headers=headers, max_msg_size=MESSAGE_BYTES_MAX)
+            async with asyncio.timeout(CONNECT_S):
+                self._connection = await self._stack.enter_async_context(opening)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        self.protocol = self._connection.protocol or ""
+
+    async def _open(self, protocols: list[str]) -> None:
+        try:
+            await self.connect(protocols)
+        except Exception as error:
+            await self.hear([OVER, 1006, f"{type(error).__name__}: {error}", False])
+            return
+        if self.readyState != CONNECTING:  # it was closed meanwhile
+            await self._stack.aclose()
+            await self.hear([OVER, 1006, "", False])
+            return
+        self.accept()
+        self.tell("open")
+
+    def _carry(self) -> None:
+        writing = start_in(copy_context(), self._write())
+        start_in(copy_context(), self._read(writing))
+
+    async def _write(self) -> None:
+        while (frame := await self.out.pull()) is not END:
+            kind, *said = decode(frame)
+            if kind == OVER:
+                await self._connection.close(code=1000 if said[0] == NO_CODE else said[0], message=said[1].encode())
+            elif isinstance(said[0], str):
+                await self._connection.send_str(said[0])
+            else:
+                await self._connection.send_bytes(said[0])
+
+    async def _read(self, writing: "asyncio.Task[None]") -> None:
+        try:
+            async for message in self._connection:
+                if message.type.name in ("TEXT", "BINARY"):
+                    await self.hear([SAID, message.data])
+        finally:
+            if self.readyState == CLOSING:  # it ended because we close it, which is under way
+                await asyncio.wait([writing], timeout=CONNECT_S)
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+            code = self._connection.close_code
+            await self._stack.aclose()
+            await self.hear([OVER, code or 1006, "", code is not None and code != 1006])
 
 
 async def _parts_of(stream: ReadableStream) -> AsyncIterator[bytes]:
