@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ import pytest
 from tests.compat.test_sockets import Client
 from tests.compat.workers_stage import played, write_worker
 from wakeful.compat.workers import load
+from wakeful.compat.workers.conduits import conduits_of
 from wakeful.compat.workers.live_sockets import LiveSocket
-from wakeful.compat.workers.site import serving
+from wakeful.compat.workers.site import LiveConnection, serving
+from wakeful.compat.workers.streams import ReadableStream
+from wakeful.http.stops import Stops
 
 CODE = """
     import asyncio, json
@@ -136,6 +140,38 @@ async def test_a_pair_that_nobody_accepted_is_an_error(folder: Path) -> None:
         client = Client(worker, "/open")
         with pytest.raises(TypeError, match="accept the other end"):
             await client.task
+
+
+async def test_a_client_that_does_not_read_is_closed_and_its_object_goes_on(folder: Path) -> None:
+    async with played(folder) as (worker, world):
+        conduits = conduits_of(worker.app.deployment.node)
+        socket = LiveSocket()
+        socket.accept()
+        closed: list[Any] = []
+
+        class Wire:
+            async def send(self, message: Any) -> None:
+                await asyncio.sleep(3600)
+
+            async def close(self, code: int, reason: str) -> None:
+                closed.append((code, reason))
+
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        connection = LiveConnection(conduits, conduits.offer(ReadableStream(socket.out), None, socket.hear), 1_000)
+
+        async def accept(event: Any) -> None: ...
+
+        carrying = asyncio.ensure_future(connection.carry(Stops(), "", Wire(), events.get, accept))
+        socket.send("first")
+        await world.advance("1s")
+        for _ in range(17):
+            with suppress(ValueError, TypeError):
+                socket.send(b"x" * (1 << 20))
+        await world.advance("2h")
+        assert closed == [(1013, "the client reads too slowly")]
+        events.put_nowait({"type": "websocket.disconnect", "code": 1013})
+        await carrying
+        assert socket.readyState == 3
 
 
 async def test_a_close_without_a_code_is_one_without_a_code(folder: Path) -> None:

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from tests.compat.workers_stage import played, write_worker
 from wakeful.compat.workers import Request, load
+from wakeful.compat.workers.js_globals import AbortController
 from wakeful.compat.workers.modules import modules
 from wakeful.compat.workers.outbound import OutgoingSocket, fetch
 from wakeful.compat.workers.site import request_in
@@ -188,6 +189,17 @@ async def test_an_answer_is_read_as_it_comes_and_left_when_nobody_wants_more() -
             async with asyncio.timeout(5):
                 while not _left:  # noqa: ASYNC110  the server is in another task, not of ours
                     await asyncio.sleep(0.01)
+
+
+async def test_a_signal_ends_an_answer_that_is_being_read() -> None:
+    async with serving() as origin:
+        controller = AbortController()
+        answer = await fetch(f"{origin}/events", signal=controller.signal)
+        reading = asyncio.ensure_future(answer.text())
+        await asyncio.sleep(0.05)
+        controller.abort()
+        with pytest.raises(OSError, match=r"broke off|aborted"):
+            await asyncio.wait_for(reading, 5)
 
 
 async def test_an_answer_that_breaks_off_is_an_error() -> None:

@@ -46,6 +46,7 @@ def js_globals(env: Any) -> dict[str, Any]:
         "Promise": _Promise(),
         "Request": web.Request,
         "Response": web.Response,
+        "RangeError": SimpleNamespace(new=failures.JsRangeError),
         "ReadableStream": streams.ReadableStream,
         "WritableStream": streams.WritableStream,
         "TransformStream": streams.TransformStream,

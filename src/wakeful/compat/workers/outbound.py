@@ -47,7 +47,10 @@ async def fetch(resource: Any, init: Any = None, **options: Any) -> Response:
     asking = asyncio.ensure_future(_fetch(request, aiohttp))
     request.signal.addEventListener("abort", lambda event: asking.cancel())
     try:
-        return await asking
+        answer = await asking
+        if isinstance(answer._data, ReadableStream) and isinstance(incoming := answer._data._source, Incoming):
+            request.signal.addEventListener("abort", lambda event: incoming.abort())
+        return answer
     except asyncio.CancelledError:
         request.signal.throwIfAborted()
         asking.cancel()
@@ -191,8 +194,16 @@ class Incoming(Source):
         self._connection = connection
         self._what = what
         self._reading: asyncio.Task[bytes] | None = None
+        self._is_aborted = False
+
+    def abort(self) -> None:
+        """Its signal says so: whoever reads it hears of it."""
+        self._is_aborted = True
+        start_in(copy_context(), self.cancel("aborted"))
 
     async def pull(self) -> Any:
+        if self._is_aborted:
+            raise OSError(f"{self._what}: it was aborted")
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._answer.content.readany())
         await asyncio.wait([self._reading])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from wakeful.compat.workers.conduits import Conduits, conduits_of
-from wakeful.compat.workers.failures import JsException
+from wakeful.compat.workers.failures import JsException, JsRangeError
 from wakeful.compat.workers.host import INSIDE
 from wakeful.compat.workers.live_sockets import OVER, SAID
 from wakeful.compat.workers.sources import END, Source, bytes_of, start_in
@@ -450,7 +450,9 @@ class LiveConnection:
                 await (wire.send(said[0]) if kind == SAID else wire.close(*said))
         except (OSError, asyncio.CancelledError):
             raise
-        except Exception as error:  # it moved, or wrote more than may wait
+        except JsRangeError:  # more than may wait
+            await wire.close(1013, "the client reads too slowly")
+        except Exception as error:
             log.info("a socket broke: %s", error, extra={"code": "workers.stream"})
             await wire.close(1012, "the object has moved; connect again")
 

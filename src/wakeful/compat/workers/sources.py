@@ -125,7 +125,9 @@ class Pipe(Source):
         self._arrived.set()
 
     def fail(self, error: BaseException) -> None:
-        """It breaks, whatever is there."""
+        """It breaks, whatever is there; one that is at its end has nothing to break."""
+        if self.is_closed and not self._chunks:
+            return
         if self.error is None and not self.is_cancelled:
             self.error = error
         self._empty()
@@ -268,7 +270,11 @@ class Steered(Source):
         self._task: asyncio.Task[Any] | None = None  # of `start` first, then of one `pull` after the other
         self._is_wanted = False
         start = member(underlying, "start")
-        found = None if start is None else start(self._controller)
+        found: Any = None
+        try:
+            found = None if start is None else start(self._controller)
+        except Exception as error:  # as there: whoever reads it hears of it
+            self._pipe.fail(error)
         if asyncio.isfuture(found) or hasattr(found, "__await__"):
             self._task = start_in(self._context, self._call(lambda _: found))
 
