@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 
@@ -17,6 +18,7 @@ from wakeful.compat.workers.js_globals import AbortController
 from wakeful.compat.workers.modules import modules
 from wakeful.compat.workers.outbound import OutgoingSocket, fetch
 from wakeful.compat.workers.site import request_in
+from wakeful.compat.workers.site import serving as serve_worker
 
 
 async def _echo(request: web.Request) -> web.Response:
@@ -276,3 +278,36 @@ async def test_a_socket_to_another_server_by_its_url() -> None:
         assert [(await nobody.next())[0], (await nobody.next())[0]] == ["error", "close"]
         with pytest.raises(Exception, match="no URL of a socket"):
             OutgoingSocket.new("mailto:x")
+
+
+PROXY = """
+    from workers import DurableObject, Request, WorkerEntrypoint, fetch
+
+    class Sample(DurableObject):
+        async def fetch(self, request):
+            return await fetch("ORIGIN/talk", headers=request.headers)
+
+    class Default(WorkerEntrypoint):
+        async def fetch(self, request):
+            if "object" in request.url:
+                return await self.env.SAMPLE.getByName("x").fetch(request)
+            return await fetch(Request("ORIGIN/talk", request))
+"""
+
+
+@pytest.mark.parametrize("path", ["/", "/object"])
+async def test_a_socket_is_passed_through(tmp_path: Path, path: str) -> None:
+    async with serving() as origin:
+        worker = load(write_worker(tmp_path, PROXY.replace("ORIGIN", origin)))
+        async with (
+            worker.app.run("memory:"),
+            serve_worker(worker, "127.0.0.1:0") as url,
+            aiohttp.ClientSession() as session,
+            session.ws_connect(f"{url}{path}", headers={"x-name": "ann"}) as socket,
+        ):
+            assert await socket.receive_str(timeout=10) == "hello ann"
+            await socket.send_bytes(b"raw")
+            assert await socket.receive_bytes(timeout=10) == b"raw"
+            await socket.send_str("end")
+            assert (await socket.receive(timeout=10)).data == 4002
+        worker.unload()

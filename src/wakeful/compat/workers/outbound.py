@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,7 +12,7 @@ from wakeful.compat.workers.failures import JsException
 from wakeful.compat.workers.live_sockets import CLOSING, CONNECTING, NO_CODE, OVER, SAID, LiveSocket
 from wakeful.compat.workers.sources import END, Source, bytes_of, start_in
 from wakeful.compat.workers.streams import ReadableStream
-from wakeful.compat.workers.web import Headers, Request, Response
+from wakeful.compat.workers.web import Headers, Offer, Request, Response
 from wakeful.values.codec import decode
 from wakeful.values.errors import MissingExtra
 
@@ -123,6 +124,16 @@ class OutgoingSocket(LiveSocket):
         start_in(copy_context(), made._open([protocols] if isinstance(protocols, str) else list(protocols or ())))
         return made
 
+    def data(self, offer: Offer) -> dict[str, Any]:
+        """Given away with an answer: whoever asked the Worker speaks with that server."""
+        front = LiveSocket(self.url)
+        front.accept()
+        for one, other in ((self, front), (front, self)):
+            one.addEventListener("message", partial(_pass_on, other))
+            one.addEventListener("close", partial(_pass_end, other))
+        self.accept()
+        return {"line": offer(ReadableStream(front.out), front.hear)}
+
     async def connect(self, protocols: list[str], headers: Any = ()) -> None:
         """Returns when it is open."""
         import aiohttp
@@ -178,6 +189,15 @@ class OutgoingSocket(LiveSocket):
             code = self._connection.close_code
             await self._stack.aclose()
             await self.hear([OVER, code or 1006, "", code is not None and code != 1006])
+
+
+def _pass_on(other: LiveSocket, event: Any) -> None:
+    other.send(event.data)
+
+
+def _pass_end(other: LiveSocket, event: Any) -> None:
+    is_sayable = event.code != NO_CODE and event.code != 1006
+    other.close(event.code if is_sayable else None, event.reason if is_sayable else None)
 
 
 async def _parts_of(stream: ReadableStream) -> AsyncIterator[bytes]:

@@ -14,6 +14,7 @@ from wakeful.compat.workers.conduits import Conduits, conduits_of
 from wakeful.compat.workers.failures import JsException, JsRangeError
 from wakeful.compat.workers.host import INSIDE
 from wakeful.compat.workers.live_sockets import OVER, SAID
+from wakeful.compat.workers.outbound import OutgoingSocket
 from wakeful.compat.workers.sources import END, Source, bytes_of, start_in
 from wakeful.compat.workers.streams import ReadableStream
 from wakeful.compat.workers.values import Record
@@ -386,7 +387,7 @@ async def carry_socket(worker: "Worker", stops: Stops, scope: Scope, receive: Re
     request.headers.set("upgrade", "websocket")
     response = await answer(worker, request)
     end = response.web_socket
-    if not isinstance(end, ClientEnd):
+    if not isinstance(end, ClientEnd | OutgoingSocket):
         await _refuse_socket(scope, send, response)
         return
     node = worker.app.deployment.node
