@@ -84,3 +84,31 @@ async def test_links_live_for_a_day_and_their_visits_are_counted() -> None:
         assert await ask("/docs/visits") == (200, '{"visits": 3}')
         await world.advance("1d")
         assert (await ask("/docs"))[0] == 404
+
+
+async def test_words_come_one_by_one_and_are_kept_before_they_are_heard() -> None:
+    async with played(EXAMPLES / "cloudflare_stream") as (worker, world):
+        answer = await worker.fetch(Request("http://localhost/bob"))
+        assert answer.headers.get("content-type") == "text/event-stream"
+        reader = answer.body.getReader()  # type: ignore[union-attr]
+        began = world.now()
+        first = [(await reader.read()).value for _ in range(3)]
+        assert first[:2] == [b'data: {"word": "streams"}\n\n', b'data: {"word": "leave"}\n\n']
+        assert round((world.now() - began).total_seconds(), 1) == 1.5
+        await reader.cancel("the client hung up")
+        await world.crash()
+        await world.restart()
+        began = world.now()
+        rest = await (await worker.fetch(Request("http://localhost/bob"))).text()
+        assert rest.count("data:") == 14
+        assert round((world.now() - began).total_seconds(), 1) == 5.0, "the first three were kept"
+
+
+async def test_flask_keeps_its_guestbooks_in_objects() -> None:
+    async with played(EXAMPLES / "cloudflare_flask") as (worker, world):
+        for line in ("hello", "good bye"):
+            answer = await worker.fetch(Request("http://localhost/inn", method="POST", body=line))
+            assert answer.status == 201
+        await world.advance("1h")
+        assert await (await worker.fetch(Request("http://localhost/inn"))).json() == {"lines": ["hello", "good bye"]}
+        assert await (await worker.fetch(Request("http://localhost/pub"))).json() == {"lines": []}

@@ -17,10 +17,10 @@ CODE = re.compile(r"[a-z][a-z_0-9]*(?:\.[a-z_0-9]+)+")
 # What looks like one and is another thing: files, modules, names of ASGI, XState, metrics, operations and audited acts.
 NO_CODES = re.compile(
     r".*\.(html|json|jsonc|toml|py|sql)|(wakeful|websocket|lifespan|builtins|datetime|xstate|process|collections|pytz|uvicorn)\..*"
-    r"|http\.(disconnect|request|response\..*)|(calls|jobs|objects|schedules|sockets|timers)\..*|(done|error)\.actor|initial\.actions"
+    r"|wsgi\..*|http\.(disconnect|request|response\..*)|(calls|jobs|objects|schedules|sockets|timers)\..*|(done|error)\.actor|initial\.actions"
     r"|machine\.(chart|event|gone|import|keep|news|seen)|node\.(drain|undrain)|keys\.rotate|token\.(clear|create|revoke)"
     r"|schedule\.(add|cancel|pause|reschedule|resume|trigger)|_codecs\.encode|celery\.backend_cleanup|service\.name"
-    r"|hypercorn\.asyncio\.run|sql\.write|pyodide\..*|queues\.consumers|assets\.directory|tool\.wakeful|workers\.(apart|asgi|entrypoints|rpc|workflows)"
+    r"|hypercorn\.asyncio\.run|sql\.write|pyodide\..*|queues\.consumers|assets\.directory|tool\.wakeful|workers\.(apart|asgi|entrypoints|env|rpc|streams|workflows|wsgi)"
 )
 LEVELS = ("debug", "info", "warning", "error", "exception", "log")
 CARRIERS = {"Problem": "HTTP", "RefusedRequest": "HTTP", "RefusedHead": "", "CommandError": "command line"}

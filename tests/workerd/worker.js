@@ -70,6 +70,103 @@ const CURSOR = {
   written: (cursor) => cursor.rowsWritten,
 };
 
+// What streams do, each a program of its own.
+const rest = async (stream) => { const found = []; for await (const chunk of stream) found.push(chunk); return found; };
+const text = (bytes) => new TextDecoder().decode(bytes);
+const tried = async (work) => { try { return await work(); } catch (error) { return error.name; } };
+const soonOr = (promise) => Promise.race([promise.then(() => "done"), new Promise((done) => setTimeout(done, 50, "pending"))]);
+
+const STREAMS = {
+  async steered() {
+    const log = [];
+    const stream = new ReadableStream({
+      start() { log.push("start"); },
+      pull(controller) { log.push("pull"); controller.enqueue(log.length); },
+      cancel(reason) { log.push(reason); },
+    }, { highWaterMark: 0 });
+    const reader = stream.getReader();
+    const read = [(await reader.read()).value, (await reader.read()).value, stream.locked];
+    await reader.cancel("enough");
+    return [...read, (await reader.read()).done, log];
+  },
+  async "pulled to its end"() {
+    let n = 0;
+    const stream = new ReadableStream({ pull(controller) { controller.enqueue(n++); if (n === 3) controller.close(); } });
+    return await rest(stream);
+  },
+  async "enqueued over time"() {
+    return await rest(new ReadableStream({
+      async start(controller) {
+        for (let n = 0; n < 3; n++) { controller.enqueue(n); await new Promise((done) => setTimeout(done, 20)); }
+        controller.close();
+      },
+    }));
+  },
+  async tee() {
+    let cancelled = 0;
+    const [one, two] = ReadableStream.from(["a", "b"]).tee();
+    const found = [await rest(one), await rest(two)];
+    const [three, four] = new ReadableStream({ pull(c) { c.enqueue("x"); }, cancel() { cancelled++; } }).tee();
+    const first = three.cancel("one");
+    const before = cancelled;
+    await Promise.all([first, four.cancel("two")]);
+    return [...found, before, cancelled];
+  },
+  async transform() {
+    const twice = new TransformStream({
+      transform(chunk, controller) { controller.enqueue(chunk); controller.enqueue(chunk); },
+      flush(controller) { controller.enqueue("end"); },
+    });
+    return await rest(ReadableStream.from(["a", "b"]).pipeThrough(twice));
+  },
+  async decoder() {
+    const bytes = new TextEncoder().encode("5 € ü");
+    const cut = ReadableStream.from([bytes.slice(0, 3), bytes.slice(3)]).pipeThrough(new TextDecoderStream());
+    return (await rest(cut)).join("");
+  },
+  async identity() {
+    const { readable, writable } = new IdentityTransformStream();
+    const writer = writable.getWriter(), reader = readable.getReader();
+    const writing = writer.write(new TextEncoder().encode("x"));
+    const before = await soonOr(writing);
+    const read = text((await reader.read()).value);
+    const after = await soonOr(writing);
+    const closing = writer.close();
+    return [before, read, after, (await reader.read()).done, await soonOr(closing)];
+  },
+  async errors() {
+    const broken = new ReadableStream({ start(controller) { controller.error(new RangeError("broken")); } });
+    const closed = () => new ReadableStream({ start(controller) { controller.close(); controller.enqueue("late"); } });
+    const raising = new ReadableStream({ async pull() { throw new RangeError("broken"); } });
+    const twice = new ReadableStream();
+    twice.getReader();
+    return [
+      await tried(() => broken.getReader().read()), await tried(() => raising.getReader().read()),
+      await tried(() => closed().getReader().read()), await tried(() => twice.getReader()), await tried(() => twice.cancel()),
+      await tried(() => new Response(twice)),
+    ];
+  },
+  async body() {
+    const bytes = (words) => ReadableStream.from(words.map((word) => new TextEncoder().encode(word)));
+    const response = new Response(bytes(["a", "b"]));
+    const copy = response.clone();
+    return [await response.text(), await copy.text(), response.bodyUsed, new Response(null).body];
+  },
+  async "of another object"(env) {
+    const other = env.SUBJECT.getByName("streams");
+    const answer = await other.fetch("http://there/");
+    const reader = answer.body.getReader(), found = [];
+    for (let n = 0; n < 3; n++) {
+      found.push(text((await reader.read()).value));
+      found.push((await other.run([["count"]]))[0]);
+    }
+    found.push((await reader.read()).done);
+    const upload = ReadableStream.from(["a", "bc"].map((word) => new TextEncoder().encode(word)));
+    const echoed = await other.fetch("http://there/", { method: "POST", body: upload });
+    return [...found, await echoed.text()];
+  },
+};
+
 export class Subject extends DurableObject {
   constructor(ctx, env) {
     super(ctx, env);
@@ -79,6 +176,19 @@ export class Subject extends DurableObject {
       const program = await this.log.program("constructor", 1);
       if (program.length) await this.perform(program);
     });
+  }
+
+  async fetch(request) {
+    if (request.body) return new Response(request.body);
+    const storage = this.ctx.storage;
+    let n = 0;
+    return new Response(new ReadableStream({
+      async pull(controller) {
+        if (n === 3) return controller.close();
+        await storage.put("made", n);
+        controller.enqueue(new TextEncoder().encode(String(n++)));
+      },
+    }, { highWaterMark: 0 }));
   }
 
   async run(program) {
@@ -179,6 +289,7 @@ export class Subject extends DurableObject {
         return;
       case "call": return await this.env.SUBJECT.getByName(args[0]).run(args[1]);
       case "call unknown": return await this.env.SUBJECT.getByName(args[0]).nothing();
+      case "stream": return await STREAMS[args[0]](this.env);
       case "bookmark": return await storage.getCurrentBookmark();
       case "bookmark for": return await storage.getBookmarkForTime(args[0]);
       case "restore": return await storage.onNextSessionRestoreBookmark(args[0]);

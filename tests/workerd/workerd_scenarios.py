@@ -354,4 +354,12 @@ RESTARTS: dict[str, list[Step]] = {
     ],
 }
 
-SCENARIOS = {**ALARMS, **RETRIES, **TRANSACTIONS, **EVENTS, **ROWS, **SQL, **KV, **BOOKMARKS, **RESTARTS}
+STREAMS: dict[str, list[Step]] = {
+    f"streams: {name}": [run(["stream", name])]
+    for name in (
+        *("steered", "pulled to its end", "enqueued over time", "tee", "transform", "decoder", "identity", "errors"),
+        *("body", "of another object"),
+    )
+}
+
+SCENARIOS = {**ALARMS, **RETRIES, **TRANSACTIONS, **EVENTS, **ROWS, **SQL, **KV, **BOOKMARKS, **STREAMS, **RESTARTS}

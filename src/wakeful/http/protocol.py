@@ -17,7 +17,7 @@ from websockets.datastructures import Headers
 from websockets.http11 import Response
 
 from wakeful.http.problems import MEDIA, bare_answer, bare_body
-from wakeful.http.sockets import ABORT, HELD
+from wakeful.http.sockets import ABORT, HELD, NO_CODE
 from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.crowd import STRANGERS, address_of
 
@@ -263,6 +263,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.transport.pause_reading()
 
     async def send(self, message: Any) -> None:
+        if message["type"] == "websocket.close" and message.get("code") == NO_CODE:
+            message = {**message, "code": None}  # a frame that has none
         await super().send(message)
         if message["type"] == "websocket.close" and self.close_timer is not None:
             # Nobody waits longer for a client that neither answers nor reads; closing would wait for it to read.

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 BEARER = "wakeful.bearer."
 PROTOCOL = "wakeful"  # to be offered beside it: a browser wants one of those that it offered
 ABORT = "wakeful.abort"  # in the scope: how to hang up at once, from a server that can
+NO_CODE = 1005  # what a close without a code is told as
 HELD = "wakeful.held"  # and what has come on its connection and nobody has taken yet
 
 
@@ -138,6 +139,8 @@ class _Wire:
         await self._send({"type": "websocket.send", kind: message})
 
     async def close(self, code: int, reason: str) -> None:
+        if code == NO_CODE and self._abort is None:  # only our own server can send a frame without one
+            code = 1000
         await self._send({"type": "websocket.close", "code": code, "reason": reason})
 
     def abort(self) -> None:

@@ -144,6 +144,11 @@ class Socket:
             check_close(code, reason)
         except BadInput as error:
             return RefusedWrite(turn, error)
+        return self.close_as(code, reason)
+
+    def close_as(self, code: int, reason: str) -> Awaitable[None]:
+        """As `close`, with what was checked already: 1005 is a close without a code."""
+        turn = self._turn(writes=True)
         kept = keeping.known(turn, self.id)
         if kept is not None and kept.closing is None:
             keeping.save(turn, self.id, msgspec.structs.replace(kept, closing=(code, reason)))

@@ -5,6 +5,7 @@ import math
 import time
 from datetime import UTC, datetime, timedelta
 
+from js import IdentityTransformStream, RangeError, ReadableStream, TextDecoderStream, TransformStream
 from workers import DurableObject, Response, WorkerEntrypoint
 
 
@@ -115,6 +116,160 @@ CURSOR = {
 }
 
 
+# What streams do, each a program of its own.
+
+
+async def rest(stream):
+    return [chunk async for chunk in stream]
+
+
+async def tried(work):
+    try:
+        found = work()
+        return await found if hasattr(found, "__await__") else found
+    except Exception as error:
+        return getattr(error, "name", type(error).__name__)
+
+
+async def soon_or(task):
+    done, _ = await asyncio.wait([task], timeout=0.05)
+    return "done" if done else "pending"
+
+
+def source(*words):
+    return getattr(ReadableStream, "from")([word.encode() for word in words])
+
+
+async def steered(env):
+    log = []
+
+    def pull(controller):
+        log.append("pull")
+        controller.enqueue(len(log))
+
+    underlying = {"start": lambda controller: log.append("start"), "pull": pull, "cancel": log.append}
+    stream = ReadableStream.new(underlying, {"highWaterMark": 0})
+    reader = stream.getReader()
+    read = [(await reader.read()).value, (await reader.read()).value, stream.locked]
+    await reader.cancel("enough")
+    return [*read, (await reader.read()).done, log]
+
+
+async def pulled_to_its_end(env):
+    made = []
+
+    def pull(controller):
+        controller.enqueue(len(made))
+        made.append(1)
+        if len(made) == 3:
+            controller.close()
+
+    return await rest(ReadableStream.new({"pull": pull}))
+
+
+async def enqueued_over_time(env):
+    async def start(controller):
+        for n in range(3):
+            controller.enqueue(n)
+            await asyncio.sleep(0.02)
+        controller.close()
+
+    return await rest(ReadableStream.new({"start": start}))
+
+
+async def tee(env):
+    cancelled = []
+    one, two = getattr(ReadableStream, "from")(["a", "b"]).tee()
+    found = [await rest(one), await rest(two)]
+    endless = ReadableStream.new({"pull": lambda controller: controller.enqueue("x"), "cancel": cancelled.append})
+    three, four = endless.tee()
+    first = three.cancel("one")
+    before = len(cancelled)
+    await asyncio.gather(first, four.cancel("two"))
+    return [*found, before, len(cancelled)]
+
+
+async def transform(env):
+    def twice(chunk, controller):
+        controller.enqueue(chunk)
+        controller.enqueue(chunk)
+
+    made = TransformStream.new({"transform": twice, "flush": lambda controller: controller.enqueue("end")})
+    return await rest(getattr(ReadableStream, "from")(["a", "b"]).pipeThrough(made))
+
+
+async def decoder(env):
+    data = "5 € ü".encode()
+    cut = getattr(ReadableStream, "from")([data[:3], data[3:]]).pipeThrough(TextDecoderStream.new())
+    return "".join(await rest(cut))
+
+
+async def identity(env):
+    made = IdentityTransformStream.new()
+    writer, reader = made.writable.getWriter(), made.readable.getReader()
+    writing = writer.write(b"x")
+    before = await soon_or(writing)
+    read = (await reader.read()).value.decode()
+    after = await soon_or(writing)
+    closing = writer.close()
+    return [before, read, after, (await reader.read()).done, await soon_or(closing)]
+
+
+async def errors(env):
+    def late(controller):
+        controller.close()
+        controller.enqueue("late")
+
+    async def fail(controller):
+        raise RangeError.new("broken")
+
+    def fail_at_once(controller):
+        controller.error(RangeError.new("broken"))
+
+    twice = ReadableStream.new()
+    twice.getReader()
+    return [
+        await tried(ReadableStream.new({"start": fail_at_once}).getReader().read),
+        await tried(ReadableStream.new({"pull": fail}).getReader().read),
+        await tried(lambda: ReadableStream.new({"start": late}).getReader().read()),
+        await tried(twice.getReader),
+        await tried(twice.cancel),
+        await tried(lambda: Response(twice)),
+    ]
+
+
+async def body(env):
+    response = Response(source("a", "b"))
+    copy = response.clone()
+    return [await response.text(), await copy.text(), response.bodyUsed, Response(None).body]
+
+
+async def of_another_object(env):
+    other = env.SUBJECT.getByName("streams")
+    answer = await other.fetch("http://there/")
+    reader, found = answer.body.getReader(), []
+    for _ in range(3):
+        found.append((await reader.read()).value.decode())
+        found.append((await other.run([["count"]]))[0])
+    found.append((await reader.read()).done)
+    echoed = await other.fetch("http://there/", method="POST", body=source("a", "bc"))
+    return [*found, await echoed.text()]
+
+
+STREAMS = {
+    "steered": steered,
+    "pulled to its end": pulled_to_its_end,
+    "enqueued over time": enqueued_over_time,
+    "tee": tee,
+    "transform": transform,
+    "decoder": decoder,
+    "identity": identity,
+    "errors": errors,
+    "body": body,
+    "of another object": of_another_object,
+}
+
+
 class Subject(DurableObject):
     def __init__(self, ctx, env):
         super().__init__(ctx, env)
@@ -126,6 +281,21 @@ class Subject(DurableObject):
         program = await self.log.program("constructor", 1)
         if program:
             await self.perform(program)
+
+    async def fetch(self, request):
+        if request.body:
+            return Response(request.body)
+        made = []
+
+        async def pull(controller):
+            if len(made) == 3:
+                controller.close()
+                return
+            await self.ctx.storage.put("made", len(made))
+            controller.enqueue(str(len(made)).encode())
+            made.append(1)
+
+        return Response(ReadableStream.new({"pull": pull}, {"highWaterMark": 0}))
 
     async def run(self, program):
         return await self.perform(program)
@@ -238,6 +408,8 @@ class Subject(DurableObject):
                 return await self.env.SUBJECT.getByName(args[0]).run(args[1])
             case "call unknown":
                 return await self.env.SUBJECT.getByName(args[0]).nothing()
+            case "stream":
+                return await STREAMS[args[0]](self.env)
             case "bookmark":
                 return await storage.getCurrentBookmark()
             case "bookmark for":

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from wakeful.compat.workers.conduits import conduits_of
 from wakeful.compat.workers.events import Hosted
 from wakeful.compat.workers.failures import JsException, Reset
 from wakeful.compat.workers.ids import DurableObjectId, id_of_key
@@ -76,7 +77,7 @@ class Host:
         name = kwargs.pop(NAME, None)
         if self._object is None:
             await self._learn(name)
-        found = getattr(self._object, method)
+        found = getattr(self._object, method, None) or self._object.on_fetch
         if method == "fetch":
             return await self._event(lambda: self._fetch(found, *args))
         return await self._event(lambda: self._answer(method, found, args, kwargs))
@@ -116,6 +117,8 @@ class Host:
 
     async def _part(self, socket: Socket, code: int, reason: str, was_clean: bool) -> None:
         """A client is gone."""
+        if self._state is not None:
+            self._state.sockets.begin_parting(socket)
         if hasattr(self._hosted.cls, "webSocketClose"):
             await self._tell(
                 lambda found, ws: found.webSocketClose(*_fitting(found.webSocketClose, ws, code, reason, was_clean)),
@@ -135,17 +138,22 @@ class Host:
             log.exception("%s: the handler of a socket raised", self._activation.id, extra={"code": "workers.socket"})
 
     async def _answer(self, method: str, found: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given = [unpack(one) for one in args]
-        answer = await result_of(found(*given, **{key: unpack(value) for key, value in kwargs.items()}))
-        return pack(answer, f"answer of {self._activation.id}.{method}()")
+        claim = conduits_of(self._activation.node).claim
+        given = [unpack(one, claim) for one in args]
+        answer = await result_of(found(*given, **{key: unpack(value, claim) for key, value in kwargs.items()}))
+        return pack(answer, f"answer of {self._activation.id}.{method}()", self._offer)
+
+    def _offer(self, stream: Any, hear: Any = None) -> list[Any]:
+        return conduits_of(self._activation.node).offer(stream, self._activation, hear)
 
     async def _fetch(self, found: Any, data: dict[str, Any]) -> dict[str, Any]:
-        answer = await result_of(found(*([request_of(data)] if _takes(found, 1) else [])))
+        request = request_of(data, conduits_of(self._activation.node).claim)
+        answer = await result_of(found(*([request] if _takes(found, 1) else [])))
         if answer is None:
             answer = Response(None)
         if not isinstance(answer, Response):
             raise JsException(f"{self._activation.id}.fetch() gave a {type(answer).__name__}, not a Response")
-        return response_data(answer)
+        return response_data(answer, self._offer)
 
     async def _event(self, run: Callable[[], Any]) -> Any:
         """Run it as an event: what it wrote is kept, whether it raises or not, unless the object is reset."""
@@ -238,6 +246,8 @@ def _methods(cls: type) -> list[str]:
         attribute = inspect.getattr_static(cls, name)
         if inspect.isfunction(attribute) or isinstance(attribute, staticmethod | classmethod):
             names.append(name)
+    if "on_fetch" in names and "fetch" not in names:
+        names.append("fetch")  # as there: the older name of it
     return names
 
 
@@ -245,7 +255,7 @@ def _method(cls: type, name: str) -> Any:
     async def method(self: Host, /, *args: Any, **kwargs: Any) -> Any:
         return await self._call(name, args, kwargs)
 
-    theirs = inspect.getattr_static(cls, name)
+    theirs = inspect.getattr_static(cls, name, None) or cls.on_fetch  # type: ignore[attr-defined]
     method.__name__, method.__qualname__ = name, f"{cls.__name__}.{name}"
     method.__doc__ = theirs.__doc__
     if inspect.isfunction(theirs):

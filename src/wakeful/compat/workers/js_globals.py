@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from wakeful.compat.workers import failures, forms, sockets, web
+from wakeful.compat.workers import failures, forms, sockets, streams, web
+from wakeful.compat.workers.outbound import OutgoingSocket, fetch
 from wakeful.compat.workers.urls import URL, URLSearchParams
 from wakeful.compat.workers.values import Array, Map, Record, dress, option_of, plain, result_of
 
@@ -45,12 +46,20 @@ def js_globals(env: Any) -> dict[str, Any]:
         "Promise": _Promise(),
         "Request": web.Request,
         "Response": web.Response,
+        "RangeError": SimpleNamespace(new=failures.JsRangeError),
+        "ReadableStream": streams.ReadableStream,
+        "WritableStream": streams.WritableStream,
+        "TransformStream": streams.TransformStream,
+        "IdentityTransformStream": streams.IdentityTransformStream,
         "TextDecoder": TextDecoder,
+        "TextDecoderStream": streams.TextDecoderStream,
         "TextEncoder": TextEncoder,
+        "TextEncoderStream": streams.TextEncoderStream,
         "TypeError": SimpleNamespace(new=failures.JsTypeError),
         "URL": URL,
         "URLSearchParams": URLSearchParams,
         "Uint8Array": SimpleNamespace(new=_bytes, **{"from": _bytes}),
+        "WebSocket": OutgoingSocket,
         "WebSocketPair": sockets.WebSocketPair,
         "WebSocketRequestResponsePair": sockets.WebSocketRequestResponsePair,
         "atob": lambda text: base64.b64decode(text).decode("latin-1"),
@@ -60,7 +69,7 @@ def js_globals(env: Any) -> dict[str, Any]:
         "console": _Console(),
         "crypto": _Crypto(),
         "env": env,
-        "fetch": web.fetch,
+        "fetch": fetch,
         "performance": SimpleNamespace(now=lambda: time.monotonic() * 1000),
         "queueMicrotask": lambda callback: asyncio.get_running_loop().call_soon(_run, callback),
         "setInterval": _set_interval,

@@ -4,10 +4,10 @@ import asyncio
 from types import ModuleType
 from typing import Any
 
-from wakeful.compat.workers import bridge, entrypoints, failures, forms, sockets, web
+from wakeful.compat.workers import bridge, entrypoints, failures, forms, sockets, web, wsgi
 from wakeful.compat.workers.js_globals import js_globals
+from wakeful.compat.workers.outbound import fetch
 from wakeful.compat.workers.values import Array, Map, Record, dress, plain
-from wakeful.compat.workers.web import fetch
 
 
 def modules(env: Any, context: Any) -> dict[str, ModuleType]:
@@ -39,28 +39,36 @@ def modules(env: Any, context: Any) -> dict[str, ModuleType]:
         WebSocketPair=sockets.WebSocketPair,
         WebSocketRequestResponsePair=sockets.WebSocketRequestResponsePair,
         asgi=bridge,
+        wsgi=wsgi,
     )
     ffi = _module(
         "pyodide.ffi",
         to_js=_to_js,
         create_proxy=_same,
         create_once_callable=_same,
+        destroy_proxies=_nothing,
+        run_sync=wsgi.run_sync,
+        can_run_sync=wsgi.can_run_sync,
         JsProxy=Record,
         JsArray=Array,
         JsMap=Map,
         JsException=failures.JsException,
         jsnull=None,
     )
+    code = _module("pyodide.code", run_js=_run_js)
     http = _module("pyodide.http", pyfetch=fetch, FetchResponse=web.Response)
     return {
         "workers": workers,
         "workers.asgi": bridge,
+        "workers.wsgi": wsgi,
         "workers.entrypoints": _module("workers.entrypoints", **entries),
         "workers.rpc": _module("workers.rpc", python_from_rpc=dress, python_to_rpc=plain),
         "workers.workflows": _module("workers.workflows", NonRetryableError=entrypoints.NonRetryableError),
         "asgi": bridge,
+        "wsgi": wsgi,
         "js": _module("js", **js_globals(env)),
-        "pyodide": _module("pyodide", ffi=ffi, http=http, __version__="0.28.0"),
+        "pyodide": _module("pyodide", ffi=ffi, http=http, code=code, __version__="0.28.0"),
+        "pyodide.code": code,
         "pyodide.ffi": ffi,
         "pyodide.http": http,
         "pyodide.webloop": _module("pyodide.webloop", WebLoop=asyncio.AbstractEventLoop),
@@ -79,6 +87,14 @@ def _module(name: str, **members: Any) -> ModuleType:
 def _to_js(value: Any, **_: Any) -> Any:
     """The value itself: there is no border between two languages here."""
     return dress(value)
+
+
+def _nothing(*_: Any) -> None:
+    """There are no proxies to destroy."""
+
+
+def _run_js(*_: Any) -> Any:
+    raise failures.Unsupported("run_js(): there is no JavaScript here; write it in Python")
 
 
 def _same(value: Any) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from wakeful.compat.workers.conduits import Conduits, conduits_of
 from wakeful.compat.workers.events import Hosted
 from wakeful.compat.workers.failures import JsTypeError, MissingBinding
 from wakeful.compat.workers.host import NAME
@@ -55,12 +56,20 @@ class Stub:
         return start_task(call, node.keep if node is not None else _nobody, f"{self!r}.{what}()")
 
     async def _fetch(self, request: Request) -> Response:
-        return response_of(await self._send("fetch", (request_data(request),), {}))
+        streams = self._conduits
+        answer = await self._send("fetch", (request_data(request, streams.offer),), {})
+        return response_of(answer, streams.claim)
 
     async def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         what = f"arguments of {self!r}.{name}()"
-        given = tuple(pack(one, what) for one in args)
-        return unpack(await self._send(name, given, {key: pack(one, what) for key, one in kwargs.items()}))
+        streams = self._conduits
+        given = tuple(pack(one, what, streams.offer) for one in args)
+        named = {key: pack(one, what, streams.offer) for key, one in kwargs.items()}
+        return unpack(await self._send(name, given, named), streams.claim)
+
+    @property
+    def _conduits(self) -> Conduits:
+        return conduits_of(self._namespace.app.deployment.node)
 
     async def _send(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         namespace, id = self._namespace, self.id

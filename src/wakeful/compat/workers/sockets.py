@@ -5,10 +5,12 @@ answer arrives where the client is: what was sent to the pair before then waits 
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from wakeful.compat.workers.events import ObjectEvents
-from wakeful.compat.workers.failures import JsException, JsRangeError, JsTypeError, Unsupported
+from wakeful.compat.workers.failures import JsException, JsRangeError, JsTypeError
+from wakeful.compat.workers.live_sockets import CLOSED, CLOSING, CONNECTING, OPEN, LiveSocket, closing_of
 from wakeful.compat.workers.values import dress, sendable
 from wakeful.compat.workers.web import ClientEnd
 from wakeful.runtime.turn import RefusedWrite, Turn
@@ -25,7 +27,6 @@ from wakeful.sockets.socket import (
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import BadInput, CallFailed, LimitExceeded
 
-CONNECTING, OPEN, CLOSING, CLOSED = range(4)
 AWAITED_MS = (
     60_000  # how long the client of an accepted pair is awaited; one that comes later is connected all the same
 )
@@ -43,6 +44,21 @@ class WebSocket:
         self._attachment: bytes | None = None
         self._sent: list[Any] = []
         self._closed: tuple[int, str] | None = None
+        self._live: LiveSocket | None = None  # once its handlers are functions in memory
+        self.is_parting = False  # the object is being told that its client is gone
+        self.is_gone = False  # and has been
+
+    def accept(self, options: Any = None) -> None:
+        """Listen to it in memory: it keeps its object awake, and ends with it."""
+        if self._state is not None:
+            raise JsTypeError("accept(): the socket was accepted already, with ctx.acceptWebSocket()")
+        self._line.accept()
+
+    def addEventListener(self, *given: Any) -> None:  # noqa: N802  the names there
+        self._line.addEventListener(*given)
+
+    def removeEventListener(self, *given: Any) -> None:  # noqa: N802
+        self._line.removeEventListener(*given)
 
     def send(self, message: Any) -> None:
         """Have the client get this, text or bytes, once what the event wrote is on disk."""
@@ -50,25 +66,36 @@ class WebSocket:
             message = bytes(message)
         if not isinstance(message, str | bytes):
             raise JsTypeError(f"send() takes text or bytes, not {type(message).__name__}")
+        if self._live is not None:
+            self._live.send(message)
+            return
+        if self._closed is not None:
+            raise JsTypeError("send(): the socket was closed already")
         if self._socket is None:
-            if self._closed is not None:
-                raise JsTypeError("send(): the socket was closed already")
             self._sent.append(message)
             return
         socket = self._socket
         self._do(lambda: socket.send(message))
 
-    def close(self, code: int = 1000, reason: str = "") -> None:
+    def close(self, code: int | None = None, reason: str | None = None) -> None:
         """Close it; of one that is closed or closing nothing comes."""
-        if self._socket is None:
-            self._closed = self._closed or (code, reason)
+        if self._live is not None:
+            self._live.close(code, reason)
             return
-        if self.readyState == OPEN:
-            socket = self._socket
-            self._do(lambda: socket.close(code, reason))
+        given = closing_of(code, reason)
+        if self._closed is None and (self._socket is None or self.readyState == OPEN):
+            self._closed = given
+            if (socket := self._socket) is not None:
+                self._do(lambda: socket.close_as(*given))
 
     @property
     def readyState(self) -> int:  # noqa: N802  the name there
+        if self._live is not None:
+            return self._live.readyState
+        if self.is_gone:
+            return CLOSED
+        if self.is_parting or self._closed is not None:
+            return CLOSING
         if self._socket is None:
             return CONNECTING if self._state is None else OPEN if self._closed is None else CLOSING
         if self._turn() is None:
@@ -102,8 +129,11 @@ class WebSocket:
         except CallFailed as error:
             raise JsException(error.message) from None
 
-    def accept(self) -> None:
-        raise Unsupported("accept() keeps the object awake and its clients with it; use ctx.acceptWebSocket(ws)")
+    @property
+    def _line(self) -> LiveSocket:
+        if self._live is None:
+            self._live = LiveSocket()
+        return self._live
 
     def _do(self, act: Any) -> None:
         """In the turn that runs; of a task that outlived its event in one of its own."""
@@ -138,6 +168,19 @@ class WebSocket:
             "sent": self._sent,
             "closed": self._closed,
         }
+
+
+def _handler(name: str) -> Any:
+    """`onmessage` and the others, as attributes."""
+
+    def set_it(self: WebSocket, listener: Any) -> None:
+        setattr(self._line, name, listener)
+
+    return property(lambda self: getattr(self._line, name), set_it)
+
+
+for _kind in ("open", "message", "close", "error"):
+    setattr(WebSocket, f"on{_kind}", _handler(f"on{_kind}"))
 
 
 def _token(server: WebSocket) -> int:
@@ -211,13 +254,13 @@ class Sockets:
     def accept(self, server: Any, tags: Iterable[str] | None) -> None:
         if not isinstance(server, WebSocket):
             raise JsTypeError("acceptWebSocket() takes the server's end of a WebSocketPair")
-        if server._state is not None:
+        if server._state is not None or server._live is not None:
             raise JsException("acceptWebSocket(): this socket was accepted already")
         found = tuple(dict.fromkeys(tags or ()))
         if len(found) > TAGS_MAX:
             raise JsException(f"a socket may have {TAGS_MAX} tags")
-        if any(not isinstance(tag, str) or len(tag) > TAG_CHARS_MAX for tag in found):
-            raise JsException(f"a tag is text of at most {TAG_CHARS_MAX} characters")
+        if any(not isinstance(tag, str) or not 0 < len(tag) <= TAG_CHARS_MAX for tag in found):
+            raise JsException(f"a tag is text of 1 to {TAG_CHARS_MAX} characters")
         server._tags, server._state = found, self._state
         self._pending[_token(server)] = server
         self._since[_token(server)] = self._state._activation.node.clock.now()
@@ -237,9 +280,9 @@ class Sockets:
         server._socket = socket
         self._known[socket.id] = server
         for message in server._sent:
-            server.send(message)
-        if server._closed is not None:
-            server.close(*server._closed)
+            server._do(partial(socket.send, message))
+        if (closed := server._closed) is not None:
+            server._do(lambda: socket.close_as(*closed))
         server._sent = []
 
     def of(self, socket: Socket) -> WebSocket:
@@ -250,15 +293,24 @@ class Sockets:
         found._socket = socket
         return found
 
+    def begin_parting(self, socket: Socket) -> None:
+        """Its client is gone, and the object is to be told: until it was, the socket is there, and closing."""
+        one = self.of(socket)
+        one.is_parting, one._tags = True, socket.tags
+
     def forget(self, socket: Socket) -> None:
-        self._known.pop(socket.id, None)
+        gone = self._known.pop(socket.id, None)
+        if gone is not None:
+            gone.is_gone = True
 
     def all(self, tag: str | None) -> list[WebSocket]:
         turn = self._state._turn()
         if turn is None:
             raise JsException("getWebSockets() is for code that runs in an event of the object")
         there = [self.of(one) for one in _at_once(sockets_of(turn, tag))]
-        return there + [one for one in self._pending.values() if tag is None or tag in one._tags]
+        parting = [one for one in self._known.values() if one.is_parting and one not in there]
+        waiting = [*parting, *self._pending.values()]
+        return there + [one for one in waiting if tag is None or tag in one._tags]
 
     def tags(self, socket: Any) -> list[str]:
         if not isinstance(socket, WebSocket) or socket._state is not self._state:

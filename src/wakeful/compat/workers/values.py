@@ -96,7 +96,7 @@ def _plain(value: Any) -> Any:
         return tuple(_plain(item) for item in value)
     if isinstance(value, datetime) and type(value) is not datetime:
         return datetime.combine(value.date(), value.timetz())  # what `js.Date` has beside is nothing to store
-    return bytes(value) if isinstance(value, memoryview) else value
+    return bytes(value) if isinstance(value, memoryview | bytes) and type(value) is not bytes else value
 
 
 def sendable(value: Any, what: str) -> Any:

@@ -3,18 +3,18 @@
 import asyncio
 import json as jsonlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from http import HTTPMethod, HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from wakeful.compat.workers.failures import JsTypeError, Unsupported
 from wakeful.compat.workers.forms import Blob, FormData, form_body, parse_form
+from wakeful.compat.workers.sources import Trickle, Whole, bytes_of
+from wakeful.compat.workers.streams import ReadableStream
 from wakeful.compat.workers.urls import URLSearchParams
 from wakeful.compat.workers.values import dress, plain, sendable
 from wakeful.http.body_shape import lists_in
-from wakeful.values.errors import MissingExtra
-from wakeful.values.ids import ObjectId
 
 # The end of a WebSocket pair that travels with an answer to where the client is.
 
@@ -26,25 +26,21 @@ class ClientEnd:
         self._data = data
         self._server = server
 
-    @property
-    def data(self) -> dict[str, Any]:
-        """What the other side of the answer needs to connect the client."""
-        if self._data is not None:
-            return self._data
-        assert self._server is not None
-        if self._server._state is None:
-            raise Unsupported(
-                "accept one end of the pair with ctx.acceptWebSocket(), in an object; accept() is not here"
-            )
-        found: dict[str, Any] = self._server._pending()
-        return found
-
-    @property
-    def target(self) -> ObjectId:
-        return ObjectId(*self.data["target"])
+    def data(self, offer: "Offer") -> dict[str, Any]:
+        """What the other side of the answer needs to connect the client; made once."""
+        if self._data is None:
+            live = self._server._live
+            if live is not None:
+                return {"line": offer(ReadableStream(live.out), live.hear)}
+            if self._server._state is None:
+                raise JsTypeError(
+                    "accept the other end of the pair: accept(), or in an object ctx.acceptWebSocket(server)"
+                )
+            self._data = self._server._pending()
+        return self._data
 
     def accept(self) -> None:
-        raise Unsupported("a Worker that speaks over sockets itself is not here; let an object do it")
+        raise Unsupported("the end of a pair that is given to a client has no listeners here; keep the other end")
 
     send = addEventListener = accept  # noqa: N815  the name there
 
@@ -151,53 +147,78 @@ async def _parse_json(data: Data, options: dict[str, Any]) -> Any:
 
 
 class _Body:
-    """Something with a body that can be read once."""
+    """Something with a body that can be read once: bytes, or a stream of them."""
 
     headers: Headers
-    _data: Data
-    body_used: bool
+    _data: Data | ReadableStream
+    _is_taken = False
 
     def _set_body(self, body: Any, *, allows: bool = True) -> None:
-        self.body_used = False
         self._data, kind = _encode(body)
         if body is not None and not allows:
             raise JsTypeError("this can have no body")
         if kind is not None and not self.headers.has("content-type"):
             self.headers.set("content-type", kind)
 
-    def _take(self) -> Data:
+    def _take(self) -> Data | ReadableStream:
+        """The body, for whoever passes it on."""
         if self.body_used:
             raise OSError("the body was read already; clone() before reading it twice")
-        self.body_used = True
+        self._is_taken = True
+        return self._data
+
+    async def _read(self) -> Data:
+        """All of it."""
+        data = self._take()
+        if not isinstance(data, ReadableStream):
+            return data
+        data._lock("the body")
+        return await data._collect()
+
+    def _copy(self) -> Data | ReadableStream:
+        """The body for a clone of this."""
+        if self.body_used:
+            raise OSError("the body was read already; clone() before reading it")
+        if not isinstance(self._data, ReadableStream):
+            return self._data
+        self._data, copy = self._data.tee()
+        return copy
+
+    @property
+    def body(self) -> ReadableStream | None:
+        """As a stream."""
+        if not isinstance(self._data, ReadableStream):
+            if not self._data:
+                return None
+            self._data = ReadableStream(Whole(self._data))
         return self._data
 
     @property
-    def body(self) -> Data | None:
-        """All of it: nothing is streamed here."""
-        return self._data or None
+    def body_used(self) -> bool:
+        return self._is_taken or (isinstance(self._data, ReadableStream) and self._data._is_disturbed)
 
     @property
     def bodyUsed(self) -> bool:  # noqa: N802  the name there
         return self.body_used
 
     async def bytes(self) -> Data:
-        return self._take()
+        return await self._read()
 
     async def buffer(self) -> Data:
-        return self._take()
+        return await self._read()
 
     arrayBuffer = buffer  # noqa: N815  the name there
 
     async def text(self) -> str:
-        return self._take().decode(errors="replace")
+        return (await self._read()).decode(errors="replace")
 
     string = text
 
     async def blob(self) -> Blob:
-        return Blob(self._take(), content_type=self.headers.get("content-type") or "")
+        return Blob(await self._read(), content_type=self.headers.get("content-type") or "")
 
     async def form_data(self) -> FormData:
-        data, kind = self._take(), self.headers.get("content-type") or ""
+        data, kind = await self._read(), self.headers.get("content-type") or ""
         return await _beside(data, lambda: parse_form(data, kind))
 
     formData = form_data  # noqa: N815  the name there
@@ -245,13 +266,12 @@ class Request(_Body):
         return cls(input, init, **options)
 
     async def json(self, **options: Any) -> Any:
-        return await _parse_json(self._take(), options)
+        return await _parse_json(await self._read(), options)
 
     def clone(self) -> "Request":
-        if self.body_used:
-            raise OSError("the body was read already; clone() before reading it")
+        copy = self._copy()
         made = Request(self.url, _head(self))
-        made._data = self._data
+        made._data = copy
         return made
 
     @property
@@ -322,7 +342,7 @@ class Response(_Body):
         return Response.from_json(self, *args, **options)
 
     async def _read_json(self) -> Any:
-        return await _parse_json(self._take(), {})
+        return await _parse_json(await self._read(), {})
 
     @staticmethod
     def from_json(
@@ -348,10 +368,9 @@ class Response(_Body):
         return Response(body, self.status, self.status_text, self.headers, self.web_socket)
 
     def clone(self) -> "Response":
-        if self.body_used:
-            raise OSError("the body was read already; clone() before reading it")
+        copy = self._copy()
         made = Response(None, self.status, self.status_text, self.headers, self.web_socket)
-        made._data, made.encode_body = self._data, self.encode_body
+        made._data, made.encode_body = copy, self.encode_body
         return made
 
     def __repr__(self) -> str:
@@ -368,50 +387,80 @@ def _head(request: Request) -> dict[str, Any]:
     }
 
 
-def request_data(request: Request) -> dict[str, Any]:
+# How a stream is sent, and how it is had again: see conduits.py.
+Offer = Callable[..., list[Any]]
+Claim = Callable[[list[Any]], ReadableStream]
+
+
+def refuse_stream(stream: Any, hear: Any = None) -> Any:
+    """Where nothing carries it."""
+    raise JsTypeError("a stream can't be sent from here; read it first")
+
+
+def request_data(request: Request, offer: Offer = refuse_stream) -> dict[str, Any]:
     """A request as plain data; its body is read by that."""
-    return {"url": request.url, "head": plain(_head(request)), "body": request._take()}
+    return {"url": request.url, "head": plain(_head(request)), **_body_data(request, offer)}
 
 
-def request_of(data: Mapping[str, Any]) -> Request:
+def request_of(data: Mapping[str, Any], claim: Claim = refuse_stream) -> Request:
     made = Request(data["url"], data["head"])
-    made._data = data["body"]
+    made._data = _body_of(data, claim)
     return made
 
 
-def response_data(response: Response) -> dict[str, Any]:
+def _body_data(sent: _Body, offer: Offer) -> dict[str, Any]:
+    body = sent._take()
+    return {"stream": offer(body)} if isinstance(body, ReadableStream) else {"body": body}
+
+
+def _body_of(data: Mapping[str, Any], claim: Claim) -> bytes | ReadableStream:
+    found: bytes | ReadableStream = claim(data["stream"]) if "stream" in data else data["body"]
+    return found
+
+
+def response_data(response: Response, offer: Offer = refuse_stream) -> dict[str, Any]:
     """A response as plain data; of its socket what is needed to connect it where the client is."""
     data = {
         "status": response.status,
         "status_text": response.status_text,
         "headers": [list(pair) for pair in response.headers.items()],
         "encode_body": response.encode_body,
-        "body": response._take(),
+        **_body_data(response, offer),
     }
-    return data if response.web_socket is None else {**data, "socket": response.web_socket.data}
+    return data if response.web_socket is None else {**data, "socket": response.web_socket.data(offer)}
 
 
-def response_of(data: Mapping[str, Any]) -> Response:
+def response_of(data: Mapping[str, Any], claim: Claim = refuse_stream) -> Response:
     made = Response(None, data["status"], data["status_text"], [tuple(pair) for pair in data["headers"]])
-    made._data, made.encode_body = data["body"], data["encode_body"]
+    made._data, made.encode_body = _body_of(data, claim), data["encode_body"]
     if "socket" in data:
         made.web_socket = ClientEnd(data["socket"])
     return made
 
 
-def pack(value: Any, what: str) -> Any:
-    """An argument or an answer of a call as data: requests and responses can be either."""
+def pack(value: Any, what: str, offer: Offer = refuse_stream) -> Any:
+    """An argument or an answer of a call as data: requests, responses and streams can be either."""
     if isinstance(value, Response):
-        return {_KIND: "Response", **response_data(value)}
+        return {_KIND: "Response", **response_data(value, offer)}
     if isinstance(value, Request):
-        return {_KIND: "Request", **request_data(value)}
+        return {_KIND: "Request", **request_data(value, offer)}
+    if isinstance(value, ReadableStream):
+        return {_KIND: "ReadableStream", "stream": offer(value)}
     return sendable(value, what)
 
 
-def unpack(value: Any) -> Any:
-    """What `packed` was given, as the other side gets it."""
+def unpack(value: Any, claim: Claim = refuse_stream) -> Any:
+    """What `pack` was given, as the other side gets it."""
     kind = value.get(_KIND) if type(value) is dict else None
-    return request_of(value) if kind == "Request" else response_of(value) if kind == "Response" else dress(value)
+    if kind == "ReadableStream":
+        return claim(value["stream"])
+    return (
+        request_of(value, claim)
+        if kind == "Request"
+        else response_of(value, claim)
+        if kind == "Response"
+        else dress(value)
+    )
 
 
 _KIND = "wakeful.kind"
@@ -422,8 +471,8 @@ _BARE = re.compile(
 _IN_URL = "".join(map(chr, range(0x21, 0x7F)))
 
 
-def _encode(body: Any) -> tuple[bytes, str | None]:
-    """The bytes of a body, and the type that goes with them."""
+def _encode(body: Any) -> tuple[bytes | ReadableStream, str | None]:
+    """The bytes of a body, or the stream of them, and the type that goes with them."""
     if body is None:
         return b"", None
     if isinstance(body, str):
@@ -436,9 +485,15 @@ def _encode(body: Any) -> tuple[bytes, str | None]:
         return form_body(body)
     if isinstance(body, URLSearchParams):
         return body.toString().encode(), "application/x-www-form-urlencoded;charset=UTF-8"
+    if isinstance(body, ReadableStream):
+        if body._is_locked or body._is_disturbed:
+            raise JsTypeError("a body is a stream that nobody reads or has read")
+        return body, None
+    if isinstance(body, AsyncIterable):
+        return ReadableStream(Trickle(body, bytes_of)), None
     raise JsTypeError(
-        f"a body is text, bytes, Blob, FormData or URLSearchParams, all of it at once, not {type(body).__name__}; "
-        "Response.json(…) makes one of data, and nothing is streamed here"
+        "a body is text, bytes, Blob, FormData, URLSearchParams, ReadableStream or an async generator, not "
+        f"{type(body).__name__}; Response.json(…) makes one of data"
     )
 
 
@@ -450,60 +505,3 @@ def _pairs(given: Any) -> Iterable[tuple[str, str]]:
     if isinstance(given, Mapping):
         return given.items()
     return (tuple(pair) for pair in given)
-
-
-# How does a Worker ask the world outside?
-
-# What a request that came in says about its own way here, and what is said anew for each way out.
-_OF_THE_CONNECTION = frozenset(
-    {"host", "connection", "keep-alive", "content-length", "transfer-encoding", "te", "upgrade", "accept-encoding"}
-)
-_MOVED = frozenset({301, 302, 303, 307, 308})
-
-
-async def fetch(resource: Any, init: Any = None, **options: Any) -> Response:
-    """The answer of another server; `OSError` when there is none."""
-    try:
-        import aiohttp
-    except ImportError:
-        raise MissingExtra("fetch() needs aiohttp; pip install 'wakeful[client]'", code="extra.client") from None
-    is_whole = isinstance(resource, Request) and not init and not options
-    request = resource if is_whole else Request(resource, init, **options)
-    if request.headers.get("upgrade") == "websocket":
-        raise Unsupported("fetch(): sockets to other servers are not here")
-    if request.signal is None:
-        return await _fetch(request, aiohttp)
-    request.signal.throwIfAborted()
-    asking = asyncio.ensure_future(_fetch(request, aiohttp))
-    request.signal.addEventListener("abort", lambda event: asking.cancel())
-    try:
-        return await asking
-    except asyncio.CancelledError:
-        request.signal.throwIfAborted()
-        asking.cancel()
-        raise
-
-
-async def _fetch(request: Request, aiohttp: Any) -> Response:
-    try:
-        async with (
-            aiohttp.ClientSession(auto_decompress=True) as session,
-            session.request(
-                str(request.method),
-                request.url,
-                headers=[pair for pair in request.headers.items() if pair[0] not in _OF_THE_CONNECTION],
-                data=request._take() or None,
-                allow_redirects=request.redirect == "follow",
-            ) as answer,
-        ):
-            if request.redirect == "error" and answer.status in _MOVED:
-                raise OSError(f"{request.method} {request.url}: it is elsewhere, and redirect='error' was given")
-            data = await answer.read()
-            headers = Headers([(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers])
-            for name in ("content-encoding", "transfer-encoding", "content-length"):  # it is unpacked and whole
-                headers.delete(name)
-            made = Response(None, answer.status, answer.reason or "", headers)
-            made._data, made.url, made.redirected = data, str(answer.url), bool(answer.history)
-            return made
-    except aiohttp.ClientError as error:
-        raise OSError(f"{request.method} {request.url}: {error}") from None

@@ -15,6 +15,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from wakeful.app import App
+from wakeful.compat.workers import conduits
 from wakeful.compat.workers import config as wrangler
 from wakeful.compat.workers.bindings import assets
 from wakeful.compat.workers.bindings.assets import AssetFiles
@@ -196,6 +197,9 @@ class HostedFeature(Feature):
         node.timer_runs.register(HostedAlarms(node.limits.alarm_deadline_ms))
         node.operations[APART] = _apart
         node.farewells.append(self._beside.send_away)
+        streams = node.features[conduits.FEATURE] = conduits.Conduits(node)
+        node.routes.requests[conduits.REQUEST] = streams.answer
+        node.farewells.append(streams.send_away)
 
     async def erase(self, turn: "Turn") -> None:
         """Nothing more: what hosted objects keep are rows and an alarm."""
