@@ -218,6 +218,7 @@ class Gateway:
             raise Unavailable(f"{target}: the node is {node.state}; try again", code="node.state")
         deadline_at = node.clock.now() + node.limits.call_deadline_ms
         call = Call(method, args, {}, deadline_at=deadline_at, request_key=None, chain=(target,))
+        call.is_endless = node.registry.any(target.cls).is_gated
         way = node.routes.call(target, call) if node.is_clustered else node.deliver(target, call)
         return await node.within_deadline(call, way)
 

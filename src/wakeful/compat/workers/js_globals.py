@@ -18,6 +18,7 @@ from typing import Any
 from wakeful.compat.workers import failures, forms, sockets, web
 from wakeful.compat.workers.urls import URL, URLSearchParams
 from wakeful.compat.workers.values import Array, Map, Record, dress, option_of, plain, result_of
+from wakeful.runtime.beside import go_on_when_open
 
 log = logging.getLogger("wakeful.workers.console")
 
@@ -421,7 +422,7 @@ class _Timer:
     def _ring(self) -> None:
         if self._again:
             self._begin()
-        _run(self._callback, *self._args)
+        go_on_when_open(lambda: _run(self._callback, *self._args))
 
 
 def _run(callback: Any, *args: Any) -> None:

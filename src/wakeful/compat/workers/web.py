@@ -13,6 +13,7 @@ from wakeful.compat.workers.forms import Blob, FormData, form_body, parse_form
 from wakeful.compat.workers.urls import URLSearchParams
 from wakeful.compat.workers.values import dress, plain, sendable
 from wakeful.http.body_shape import lists_in
+from wakeful.runtime.beside import come_back, leave
 from wakeful.values.errors import MissingExtra
 from wakeful.values.ids import ObjectId
 
@@ -471,6 +472,14 @@ async def fetch(resource: Any, init: Any = None, **options: Any) -> Response:
     request = resource if is_whole else Request(resource, init, **options)
     if request.headers.get("upgrade") == "websocket":
         raise Unsupported("fetch(): sockets to other servers are not here")
+    await leave()
+    try:
+        return await _fetch_unless_aborted(request, aiohttp)
+    finally:
+        await come_back()
+
+
+async def _fetch_unless_aborted(request: Request, aiohttp: Any) -> Response:
     if request.signal is None:
         return await _fetch(request, aiohttp)
     request.signal.throwIfAborted()

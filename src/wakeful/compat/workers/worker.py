@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.app import App
 from wakeful.compat.workers import config as wrangler
 from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledController
-from wakeful.compat.workers.events import APART, Hosted, WaitUntilTasks
+from wakeful.compat.workers.events import Hosted, WaitUntilTasks
 from wakeful.compat.workers.failures import JsException
 from wakeful.compat.workers.host import Host, HostedAlarms, host_of
 from wakeful.compat.workers.modules import modules
@@ -26,7 +26,6 @@ from wakeful.compat.workers.values import dress, result_of
 from wakeful.compat.workers.web import Request, Response
 from wakeful.policy.limits import Limits
 from wakeful.policy.retry import RetryPolicy
-from wakeful.runtime.context import runtime_of
 from wakeful.runtime.feature import Feature
 from wakeful.specs.cron import cron
 from wakeful.specs.spec import Spec
@@ -38,7 +37,6 @@ from wakeful.values.times import from_datetime
 if TYPE_CHECKING:
     from asyncio import Task
 
-    from wakeful.runtime.context import Context
     from wakeful.runtime.node import Node
     from wakeful.runtime.turn import Turn
 
@@ -186,7 +184,6 @@ class HostedFeature(Feature):
 
     def equip(self, node: "Node") -> None:
         node.timer_runs.register(HostedAlarms(node.limits.alarm_deadline_ms))
-        node.operations[APART] = _apart
         node.farewells.append(self._beside.send_away)
 
     async def erase(self, turn: "Turn") -> None:
@@ -315,13 +312,6 @@ def translate_cron(expression: str) -> str:
 def load(folder: str | Path, *, environment: str | None = None, app: WorkersApp | None = None) -> Worker:
     """The Worker of a folder with a wrangler file, ready to run: `async with load("…").app.run("sqlite:app.db")`."""
     return Worker(wrangler.read(folder, environment=environment), app or WorkersApp())
-
-
-async def _apart(ctx: "Context", token: int) -> None:
-    host = runtime_of(ctx).instance
-    if not isinstance(host, Host):
-        raise JsException(f"{ctx.id} is no object of a Worker")
-    await host._apart(token)
 
 
 def _entry_of(module: ModuleType) -> type | Callable[..., Any] | None:
