@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.compat.workers_stage import played, write_worker
+from wakeful.testing.faults import Lag
 from wakeful.values.errors import Unavailable
 
 CODE = textwrap.dedent("""
@@ -107,8 +108,22 @@ CODE = textwrap.dedent("""
             await asyncio.gather(work())
             return await self.ctx.storage.get("behind")
 
+        async def write_and_raise(self):
+            self.balance = 300
+            await self.ctx.storage.put("balance", 300)
+            await asyncio.sleep(1)
+            raise LookupError("on purpose")
+
+        async def look_and_say(self):
+            self.said.append("looks")
+            await self.ctx.storage.list(prefix="n")
+            self.said.append("has looked")
+
+        async def fill(self, count):
+            await self.ctx.storage.put({f"k{n}": "x" * 100 for n in range(count)})
+
         async def read_modify_write(self):
-            n = await self.ctx.storage.get("n") or 0
+            n = (await self.ctx.storage.list(prefix="n")).get("n") or 0
             await self.ctx.storage.put("n", n + 1)
 """)
 
@@ -166,6 +181,18 @@ async def test_what_was_put_before_a_call_is_on_disk_when_that_happens(folder: P
         assert await worker.env.SAMPLE.getByName("x").read("paid") == [True]
 
 
+async def test_a_call_of_another_object_waits_for_the_disk(folder: Path) -> None:
+    async with played(folder) as (worker, world):
+        sample, other = worker.env.SAMPLE.getByName("x"), worker.env.SAMPLE.getByName("y")
+        await sample.told(), await other.told()
+        world.faults.lag_once("commit", "late", 5_000)
+        telling = sample.tell_other("y")
+        await asyncio.sleep(2)
+        assert await other.read("entered") == [None], "it left before what it rests on was on disk"
+        await telling
+        assert await other.read("entered") == [True]
+
+
 async def test_nothing_leaves_when_its_commit_is_refused_and_the_object_is_made_anew(folder: Path) -> None:
     async with played(folder) as (worker, world):
         sample, other = worker.env.SAMPLE.getByName("x"), worker.env.SAMPLE.getByName("y")
@@ -181,6 +208,14 @@ async def test_nothing_leaves_when_its_commit_is_refused_and_the_object_is_made_
         assert await other.read("entered") == [None], "the call left, though what it rests on is nowhere"
         assert await sample.memory_and_storage() == [None, None]
         assert await sample.read("told") == [None]
+
+
+async def test_what_was_put_stays_when_the_handler_raises_in_memory_and_on_disk(folder: Path) -> None:
+    async with played(folder) as (worker, _):
+        sample = worker.env.SAMPLE.getByName("x")
+        with pytest.raises(LookupError):
+            await sample.write_and_raise()
+        assert await sample.memory_and_storage() == [300, 300]
 
 
 async def test_nothing_begins_or_goes_on_while_concurrency_is_blocked(folder: Path) -> None:
@@ -214,10 +249,27 @@ async def test_reading_and_writing_without_other_awaits_loses_nothing(folder: Pa
         sample = worker.env.SAMPLE.getByName("x")
         await asyncio.gather(*(sample.read_modify_write() for _ in range(50)))
         assert await sample.read("n") == [50]
+        await sample.fill(1_200)  # more than come with an object that wakes
         await world.crash()
         await world.restart()
+        world.faults.lag = lambda verb: Lag("late", 10, 10) if verb == "scan" else None
         await asyncio.gather(*(sample.read_modify_write() for _ in range(50)))
+        world.faults.lag = None
         assert await sample.read("n") == [100]
+
+
+async def test_nothing_begins_while_storage_is_read(folder: Path) -> None:
+    async with played(folder) as (worker, world):
+        sample = worker.env.SAMPLE.getByName("x")
+        await sample.fill(1_200)  # more than come with an object that wakes
+        await world.crash()
+        await world.restart()
+        await sample.told()
+        world.faults.lag = lambda verb: Lag("late", 5_000, 0) if verb == "scan" else None
+        looking = sample.look_and_say()
+        await asyncio.sleep(1)
+        await asyncio.gather(looking, sample.say("came"))
+        assert await sample.told() == ["looks", "has looked", "came"]
 
 
 async def test_an_object_with_an_event_does_not_sleep(folder: Path) -> None:
@@ -231,3 +283,28 @@ async def test_an_object_with_an_event_does_not_sleep(folder: Path) -> None:
         assert await sleeping == 100
         await world.advance("20s")
         assert await sample.told() == []
+
+
+async def test_what_waits_when_a_node_stops_is_cut_after_its_time_and_its_caller_told(folder: Path) -> None:
+    async with played(folder) as (worker, world):
+        waiting = worker.env.SAMPLE.getByName("x").wait_for_another()
+        await asyncio.sleep(1)
+        await world.restart()
+        with pytest.raises(Unavailable):
+            await waiting
+        assert await worker.env.SAMPLE.getByName("x").told() == []
+
+
+async def test_an_event_whose_shard_goes_elsewhere_ends_and_keeps_what_it_wrote(folder: Path) -> None:
+    async with played(folder, nodes=2) as (worker, world):
+        stubs = [worker.env.SAMPLE.getByName(f"x{n}") for n in range(8)]
+        events = [stub.put_and_sleep(1_000_000) for stub in stubs]
+        await asyncio.sleep(1)
+        [_, second] = world.members
+        await second.stop()
+        await world.advance("1m")
+        ended = [event for event in events if event.done()]
+        assert 0 < len(ended) < len(events)
+        assert all(isinstance(event.exception(), Unavailable) for event in ended)
+        for stub in stubs:
+            assert await stub.read("balance") == [200]
