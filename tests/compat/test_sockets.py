@@ -153,6 +153,9 @@ async def test_what_is_sent_arrives_while_the_handler_runs_and_no_deadline_ends_
         assert [said for said, _ in heard] == ["0", "1", "2", "3"]
         assert [at for _, at in heard[1:]] == [30, 60, 90]
         assert await worker.env.SAMPLE.getByName("room").names() == ["a"], "others are answered meanwhile"
+        client.say("ping")
+        before = world.now()
+        assert [await client.hear(), world.now()] == ["pong", before], "an automatic answer waits for no handler"
         client.say("state")
         assert json.loads(await client.hear())[0] == {"sent": 3}
         client.leave(1000, "")
