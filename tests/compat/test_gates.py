@@ -203,7 +203,7 @@ async def test_nothing_leaves_when_its_commit_is_refused_and_the_object_is_made_
         with pytest.raises(Unavailable):
             await sample.tell_other("y")
         with pytest.raises(Unavailable):
-            await waiting
+            await asyncio.wait_for(waiting, 60)
         await world.advance("1m")
         assert await other.read("entered") == [None], "the call left, though what it rests on is nowhere"
         assert await sample.memory_and_storage() == [None, None]

@@ -289,6 +289,8 @@ class BesideEvents:
     def fail(self, failure: Failure) -> None:
         """This copy of the object is no more."""
         told = for_caller(self.activation.id, failure)
+        if self.turn is not None:
+            self.turn.is_going_back = False
         self.end(told)
         current = asyncio.current_task()
         for task, call in list(self._events.items()):
@@ -311,6 +313,8 @@ class BesideEvents:
             self.start(call)  # nearly always
             return None, 0
         async with self.hold_still():
+            if call.answer is not None and call.answer.done():
+                return None, 0  # it waited for longer than its caller, who was told so
             return await activation.run_call(call)
 
     async def run_timer(self, timer: Timer) -> None:

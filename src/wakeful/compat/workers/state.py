@@ -13,6 +13,7 @@ from wakeful.compat.workers.sockets import Sockets, WebSocket, WebSocketRequestR
 from wakeful.compat.workers.sync_storage import KvStorage, SqlStorage, list_options, take_refusal
 from wakeful.compat.workers.values import Map, Promise, Settled, dress, key_of, option_of, plain, result_of, start_task
 from wakeful.runtime.beside import StandingTurn
+from wakeful.runtime.gates import Gated
 from wakeful.runtime.storage import Storage as Rows
 from wakeful.runtime.turn import RefusedWrite, Turn
 from wakeful.values.errors import NoAlarmHandler
@@ -312,6 +313,10 @@ def alarm_time(time: Any, what: str = "setAlarm()") -> int:
     return int(time)
 
 
+async def _wait_for(work: Awaitable[Any]) -> Any:
+    return await work
+
+
 BLOCK_S = 30.0  # what blockConcurrencyWhile may take, as there
 
 
@@ -338,7 +343,7 @@ class State(ObjectEvents):
 
         async def waiting() -> None:
             try:
-                await work
+                await Gated(self.gate, _wait_for(work))
             finally:
                 activation.let_sleep()
 
