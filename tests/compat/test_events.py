@@ -73,6 +73,8 @@ CODE = """
             async def work():
                 await asyncio.sleep(1)
                 await self.ctx.storage.put("kept", 3)
+                await self.ctx.storage.sync()
+                await self.ctx.storage.put("lost", 3)
                 self.ctx.abort("from behind")
             self.ctx.waitUntil(work())
             return await self.counted()
@@ -150,7 +152,7 @@ async def test_a_call_that_is_not_awaited_is_made(folder: Path) -> None:
         assert await worker.env.SAMPLE.getByName("y").counted() == 2
 
 
-async def test_a_circle_of_calls_is_an_error_and_no_hang(folder: Path) -> None:
+async def test_a_circle_of_calls_without_end_is_an_error_and_no_hang(folder: Path) -> None:
     async with played(folder) as (worker, _):
         with pytest.raises(Reentrancy):
             await worker.env.SAMPLE.getByName("x").call_back("y")

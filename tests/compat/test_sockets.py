@@ -47,6 +47,11 @@ CODE = """
                 ws.send(json.dumps([*found, self.ctx.getWebSocketAutoResponse().request]))
             elif message == "leave":
                 ws.close(4000, "as you wish")
+            elif message == "slowly":
+                for number in range(4):
+                    ws.send(str(number))
+                    await self.ctx.storage.put("sent", number)
+                    await asyncio.sleep(30)
             elif message == "later":
                 self.ctx.waitUntil(self.later(ws))
             else:
@@ -134,6 +139,27 @@ async def test_sockets_of_an_object_talk_to_each_other_over_its_sleep(folder: Pa
         assert rows == {"left": [4001, "bye", True, {"name": "a"}]}
         two.leave(1000, "")
         await two.task
+
+
+async def test_what_is_sent_arrives_while_the_handler_runs_and_no_deadline_ends_that(folder: Path) -> None:
+    async with played(folder) as (worker, world):
+        client = Client(worker, "/a")
+        assert [(await client.hear())["type"], await client.hear()] == ["accept", "welcome, 1 here"]
+        client.say("slowly")
+        heard = []
+        for _ in range(4):
+            said = await client.hear()
+            heard.append((said, round(world.now().timestamp()) - (heard[0][1] if heard else 0)))
+        assert [said for said, _ in heard] == ["0", "1", "2", "3"]
+        assert [at for _, at in heard[1:]] == [30, 60, 90]
+        assert await worker.env.SAMPLE.getByName("room").names() == ["a"], "others are answered meanwhile"
+        client.say("ping")
+        before = world.now()
+        assert [await client.hear(), world.now()] == ["pong", before], "an automatic answer waits for no handler"
+        client.say("state")
+        assert json.loads(await client.hear())[0] == {"sent": 3}
+        client.leave(1000, "")
+        await client.task
 
 
 async def test_a_text_is_answered_without_waking_the_object(folder: Path) -> None:

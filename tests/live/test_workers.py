@@ -18,11 +18,12 @@ from tests.yardstick import PATIENCE_S
 WRANGLER = """
 { // of a test
   "name": "live", "main": "entry.py", "compatibility_date": "2026-03-01",
-  "durable_objects": { "bindings": [{ "name": "COUNTERS", "class_name": "Counter" }] },
+  "durable_objects": { "bindings": [{ "name": "COUNTERS", "class_name": "Counter" },
+    { "name": "PAYERS", "class_name": "Payer" }] },
 }
 """
 CODE = """
-import time
+import asyncio, time
 from workers import DurableObject, Response, WorkerEntrypoint
 
 class Counter(DurableObject):
@@ -35,8 +36,18 @@ class Counter(DurableObject):
     async def alarm(self):
         self.ctx.storage.put("rung", (await self.ctx.storage.get("rung") or 0) + 1)
 
+class Payer(DurableObject):
+    async def fetch(self, request):
+        if "look" in request.url:
+            return Response.json([await self.ctx.storage.get("paid")])
+        self.ctx.storage.put("paid", 1)
+        await self.env.COUNTERS.getByName("one").fetch(request)
+        await asyncio.sleep(600)
+
 class Default(WorkerEntrypoint):
     async def fetch(self, request):
+        if "pay" in request.url:
+            return await self.env.PAYERS.getByName("one").fetch(request)
         return await self.env.COUNTERS.getByName("one").fetch(request)
 """
 
@@ -97,3 +108,26 @@ def test_a_worker_is_served_reloaded_and_keeps_its_data(served: Served, tmp_path
     assert asked(url)[0] == before + 1001
     os.kill(served.process.pid, signal.SIGTERM)
     assert served.process.wait(PATIENCE_S) == 0
+
+
+def test_what_was_put_before_an_effect_outlives_a_kill_before_the_end_of_its_event(
+    served: Served, tmp_path: Path
+) -> None:
+    url = served.told("worker")["url"]
+    pid = int(served.told("ready")["pid"])
+    with pytest.raises(TimeoutError):
+        urllib.request.urlopen(f"{url}/pay", timeout=2)  # its event goes on
+    assert asked(url)[0] == 2, "it was charged"
+    served.process.kill()  # who starts it anew
+    os.kill(pid, signal.SIGKILL)
+    served.process.wait(PATIENCE_S)
+    again = Served(tmp_path)
+    try:
+        url = again.told("worker")["url"]
+        assert asked(f"{url}/pay/look") == [1], "charged, and not marked as paid"
+        assert asked(url)[0] == 3
+    finally:
+        again.process.terminate()
+        again.process.wait(PATIENCE_S)
+        assert again.process.stdout is not None
+        again.process.stdout.close()

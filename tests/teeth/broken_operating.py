@@ -100,7 +100,7 @@ def a_call_that_is_cancelled_frees_no_key() -> Any:
 
         return lambda self, call: gentle(call, invoke(self, call))
 
-    return swapped(Activation, "_invoke", make)
+    return swapped(Activation, "invoke", make)
 
 
 def a_turn_that_has_ended_is_cancelled() -> Any:

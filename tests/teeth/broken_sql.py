@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 from tests.teeth.broken import swapped
-from wakeful.compat.workers.host import Host
+from wakeful.runtime.beside import StandingTurn
 from wakeful.runtime.rows import ObjectRows
-from wakeful.runtime.turn import CURRENT, CommitDraft, Turn
+from wakeful.runtime.turn import CommitDraft, Turn
 from wakeful.sql.database import Database
 from wakeful.sql.feature import NodeDatabases
 from wakeful.sql.paged_connection import PageFile
@@ -199,16 +199,14 @@ def a_savepoint_is_for_rows_only() -> Any:
 def an_event_of_a_worker_is_kept_though_sqlite_gave_it_up() -> Any:
     """What was refused is taken for something that its code has heard of."""
 
-    def make(keep: Any) -> Any:
-        async def broken(self: Host) -> None:
-            turn = CURRENT.get()
-            if turn is not None:
-                turn.refused = []
-            await keep(self)
+    def make(flush: Any) -> Any:
+        def broken(self: StandingTurn, *, within: bool = False) -> None:
+            self.refused = []
+            flush(self, within=within)
 
         return broken
 
-    return swapped(Host, "_keep", make)
+    return swapped(StandingTurn, "flush", make)
 
 
 def rows_are_gathered_from_the_disk_alone() -> Any:

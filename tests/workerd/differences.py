@@ -29,16 +29,6 @@ DIFFERENCES = {
         [_SET, {"answers": [None, {"map": []}]}],
         [_RUNG],
     ),
-    "two that wait between reading and writing": _ours(
-        "one-event-at-a-time",
-        [[{"answers": [None]}, {"answers": [None]}], {"answers": [2]}],
-        [],
-    ),
-    "a call during the handler": _ours(
-        "one-event-at-a-time",
-        [_SET, {"answers": [None, None]}],
-        [_RUNG, ["say", "begin"], ["say", "end"], ["answers", None, None, None], ["say", "call"]],
-    ),
     "retries after a restart": _ours(
         "retries-after-a-restart",
         [_SET, {"answers": [None]}],
@@ -70,10 +60,5 @@ DIFFERENCES = {
         [],
     ),
     "sql: VACUUM": _ours("sql-vacuum", [{"answers": [[]]}], []),
-    "sql: work that goes on after the answer": _ours(
-        "sql-after-the-answer",
-        [{"answers": [[], None]}, {"answers": [[]]}],
-        [["say", "Error"]],
-    ),
     "bookmarks": _ours("bookmarks", [{"answers": ["000000000000-0000", "000000000000-0000", _TYPE_ERROR]}], []),
 }

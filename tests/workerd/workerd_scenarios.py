@@ -225,6 +225,41 @@ EVENTS: dict[str, list[Step]] = {
         ("together", [[["increment", "n", 50]]] * 2),
         run(["get", "n"]),
     ],
+    "events run beside each other": [
+        (
+            "together",
+            [
+                [["sleep", 100], ["say", "a"], ["sleep", 800], ["say", "a again"]],
+                [["sleep", 500], ["say", "b"]],
+            ],
+        ),
+    ],
+    "blockConcurrencyWhile holds up what goes on": [
+        (
+            "together",
+            [
+                [["sleep", 100], ["block", [["sleep", 800], ["say", "end"]], None]],
+                [["sleep", 400], ["say", "other"]],
+            ],
+        ),
+    ],
+    "a transaction holds up what goes on": [
+        (
+            "together",
+            [
+                [["sleep", 100], ["transaction", [["put", "k", 1], ["sleep", 800], ["get", "k"]], "throw"]],
+                [["sleep", 400], ["get", "k"], ["put", "k", 2]],
+            ],
+        ),
+        run(ALL),
+    ],
+    "a circle of calls": [
+        run(["count"], ["call", "other of a circle of calls", [["call", "a circle of calls", [["count"]]]]]),
+    ],
+    "what was written before a wait stays when it throws": [
+        run(["put", "k", 1], ["sleep", 50], ["put unawaited", "l", 2], ["throw", "no"]),
+        run(ALL),
+    ],
     "a call during the handler": [
         plan([["say", "begin"], ["sleep", 600], ["say", "end"]]),
         run(soon("a", 100)),

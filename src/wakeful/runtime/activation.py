@@ -48,6 +48,7 @@ from wakeful.values.timers import ALARM, Timer
 from wakeful.values.trace import TRACE, UNSAMPLED
 
 if TYPE_CHECKING:
+    from wakeful.runtime.beside import BesideEvents
     from wakeful.runtime.node import Node
     from wakeful.runtime.registry import ObjectClass
 
@@ -69,6 +70,7 @@ class Activation:
         "_slot",
         "_submitted",
         "_waiters",
+        "beside",
         "epoch",
         "history",
         "id",
@@ -109,6 +111,7 @@ class Activation:
         if known.history_ms:
             self.history = node.features["history"].of(self)
         self.sockets: Any = None  # those that it has looked at, while it is awake; the feature's own
+        self.beside = _events_of(self) if known.is_gated else None  # its events, if they are no turns
         self.watched: Any = None  # what happened lately, for those who watch it; a feature's own as well
         self.instance: Any = None  # the object, which holds this: let go of when it sleeps
         # Else it is made before its next event, or made anew: its memory may hold what was undone.
@@ -131,6 +134,11 @@ class Activation:
     @property
     def is_busy(self) -> bool:
         """Something would be lost or interrupted if it slept now."""
+        return self.has_turns or (self.beside is not None and self.beside.is_busy)
+
+    @property
+    def has_turns(self) -> bool:
+        """Something but events beside its turns is under way."""
         is_writing = self._submitted > self._durable
         return self._running is not None or is_writing or self._readers > 0 or bool(self._mailbox or self._waiters)
 
@@ -156,7 +164,7 @@ class Activation:
         if call.method in self.known.readers and self.is_awake:
             return await self._call_reader(call)
         loop = asyncio.get_running_loop()
-        if self._running is None and not self._mailbox:
+        if self._running is None and not self._mailbox and self.beside is None:
             # Nobody before it. A task of its own all the same: its caller may go before it ends. In the caller's context.
             call.answer, call.trace, self._coming = loop.create_future(), TRACE.get(), call
             self._running = loop.create_task(self._run_alone(call))
@@ -171,15 +179,16 @@ class Activation:
     def _line_up(self, call: Call, answer: asyncio.Future[Any]) -> None:
         """Put it into the mailbox, if there is room and its turn can come."""
         if len(call.chain) > 1:
-            if self.id in call.chain[:-1]:
+            if self.id in call.chain[:-1] and not (self.beside is not None and self.is_awake):
                 raise Reentrancy(
                     f"{' → '.join(map(str, call.chain))}: {self.id} is waking and waits for this very call, which would never end"
                 )
             self._hurry()
-        if self._mailbox and len(self._mailbox) >= self.node.limits.mailbox and not self._has_thinned(self._mailbox):
+        waiting = len(self._mailbox or ()) + (0 if self.beside is None else len(self.beside))
+        if waiting >= self.node.limits.mailbox and not (self._mailbox and self._has_thinned(self._mailbox)):
             self.node.meter.full.add()
             raise Unavailable(
-                f"{self.id} has {len(self._mailbox)} calls waiting, its limit; back off and try again",
+                f"{self.id} has {self.node.limits.mailbox} calls waiting, its limit; back off and try again",
                 code="object.mailbox",
             )
         call.answer, call.trace, call.began = answer, TRACE.get(), self.node.meter.ticks()
@@ -199,7 +208,7 @@ class Activation:
 
     def _on_caller_gone(self, call: Call) -> None:
         """Its caller has gone: a turn that has begun goes on to its end, one that has not never will."""
-        if call.task is not None and self._slot is not None and not self._slot.done():
+        if call.task is not None and not call.is_beside and self._slot is not None and not self._slot.done():
             call.interrupt()
         self._gone += 1
 
@@ -249,6 +258,8 @@ class Activation:
         waiters, self._waiters = self._waiters, []
         for _, future, _, _ in waiters:
             resolve(future, None, for_caller(self.id, failure))
+        if self.beside is not None:
+            self.beside.fail(failure)
         waiting, self._mailbox = self._mailbox or (), None
         for item in waiting:
             if isinstance(item, Call) and item.answer is not None:
@@ -264,6 +275,8 @@ class Activation:
         """The next event finds it asleep, and makes it anew."""
         self.instance = None
         self.is_awake = False
+        if self.beside is not None:
+            self.beside.end()
 
     def begin_anew(self) -> None:
         """Nothing of it is left anywhere: the next event finds an object that never was."""
@@ -318,7 +331,7 @@ class Activation:
         if commit is not None:
             self.submit(commit)
         if turn.then:
-            self._follow(turn)
+            self.follow(turn)
         try:
             await self.settle()
         except Unavailable:
@@ -407,7 +420,7 @@ class Activation:
             while self._failure is None and (item := first or (self._mailbox.popleft() if self._mailbox else None)):
                 first = None
                 if isinstance(item, Timer):
-                    await self.node.timer_runs.run(self, item)
+                    await (self.node.timer_runs.run(self, item) if self.beside is None else self.beside.run_timer(item))
                 else:
                     await self._answer(item)
                 if self._lingering is not None:
@@ -456,11 +469,12 @@ class Activation:
         if call.trace is not TRACE.get():
             TRACE.set(call.trace)
         try:
-            result, number = await (
-                self.run_call(call)
-                if self.node.tracer is None
-                else tracer.turn(self.node, self.id, call.method, self.run_call(call))
-            )
+            way = self.run_call(call) if self.beside is None else self.beside.run(call)
+            if self.node.tracer is not None and self.beside is None:
+                way = tracer.turn(self.node, self.id, call.method, way)
+            result, number = await way
+            if call.is_beside:
+                return  # its event has begun, and answers when it ends
             call.is_finished = True
         except asyncio.CancelledError:
             if call.is_interrupted:
@@ -475,9 +489,18 @@ class Activation:
             elif isinstance(error, KeyboardInterrupt | GeneratorExit):
                 raise
         finally:
-            call.task = None
-            if answer.done():
+            if not call.is_beside:
+                call.task = None
+            if answer.done() and call.task is None:
                 self.node.on_call_end(call)
+        self.tell(call, result, raised, number)
+        raised = None  # it holds this frame
+
+    def tell(self, call: Call, result: Any, raised: BaseException | None, number: int | None = None) -> None:
+        """Give the answer once that much is on disk, or all that was written so far."""
+        number = self._submitted if number is None else number
+        answer = call.answer
+        assert answer is not None
         is_there = number <= self._durable and not self.node.is_doubted
         if (is_there and self._failure is None) or call.is_expired:
             resolve(answer, result, raised)
@@ -485,7 +508,10 @@ class Activation:
             resolve(answer, None, for_caller(self.id, self._failure))  # whatever its code made of being stopped
         else:
             self._waiters.append((number, answer, result, raised))
-        raised = None  # it holds this frame
+
+    def remember(self, key: str, kept: Remembered) -> None:
+        """An event's answer, which goes to disk with the next commit."""
+        self._requests = {**(self._requests or {}), key: (self._submitted + 1, kept)}
 
     async def run_call(self, call: Call) -> tuple[Any, int]:
         """One turn: the answer, and the commit number it rests on."""
@@ -499,22 +525,21 @@ class Activation:
             if slot is not None:
                 await slot
                 began = self.node.meter.add_wait(began)
-            key = call.request_key
-            is_reader = call.method in self.known.readers
-            if not self.is_awake and call.method not in self.node.quiet_operations:
-                trial = await wake(self, call.chain, call.deadline_at, reads=is_reader and key is None)
-            elif not self.is_awake and call.method != FORGET:
-                await resume(self, call.chain, call.deadline_at)
+            key, is_reader = call.request_key, call.method in self.known.readers
+            trial = await self._wake_for(call, reads=is_reader and key is None)
             if key is not None:
                 print_ = fingerprint(call)
                 kept = await self._recall(key)
                 if kept is not None:
                     return recall_answer(self.id, kept, print_), self._submitted
+            if self.beside is not None and self.beside.takes(call.method):
+                self.beside.start(call)
+                return None, 0
             # A reader that had to wake the object is in line like everyone else.
             turn = trial or Turn(self, call.chain, call.deadline_at, is_reader=is_reader)
             CURRENT.set(turn)
             call.is_started = True
-            result = self._copy_answer(call, await self._invoke(call))
+            result = self.copy_answer(call, await self.invoke(call))
             if call.cancels:
                 raise asyncio.CancelledError  # its code swallowed the cancellation
             if key is not None:
@@ -555,10 +580,19 @@ class Activation:
             CURRENT.reset(token)
             if trial is not None:
                 self.put_to_sleep()  # it rests on what is nowhere
-            self.meter.calls.add((self.node.meter.ticks() - began) // 1_000)
+            if not call.is_beside:
+                self.meter.calls.add((self.node.meter.ticks() - began) // 1_000)
             self.node.slots.give_back(slot, self.id)
 
-    def _invoke(self, call: Call) -> Awaitable[Any]:
+    async def _wake_for(self, call: Call, *, reads: bool) -> Turn | None:
+        """Have it awake for the call, if that needs it; a turn to run it in, if there is one (see `wake`)."""
+        if not self.is_awake and call.method not in self.node.quiet_operations:
+            return await wake(self, call.chain, call.deadline_at, reads=reads)
+        if not self.is_awake and call.method != FORGET:
+            await resume(self, call.chain, call.deadline_at)
+        return None
+
+    def invoke(self, call: Call) -> Awaitable[Any]:
         """The method of the object, or what a feature does to every object under a dotted name."""
         operation = self.node.operations.get(call.method)
         if operation is not None:
@@ -590,7 +624,7 @@ class Activation:
             turn = Turn(self, call.chain, call.deadline_at, is_reader=True)
             CURRENT.set(turn)
             try:
-                result = self._copy_answer(call, await self._invoke(call))
+                result = self.copy_answer(call, await self.invoke(call))
             except SystemExit as error:
                 raise exit_failure(f"{self.id}.{call.method}", error) from None
             except Exception as error:
@@ -627,10 +661,10 @@ class Activation:
         if commit is not None:
             self.submit(commit)
         if turn.then:
-            self._follow(turn)
+            self.follow(turn)
         return self._submitted
 
-    def _follow(self, turn: Turn) -> None:
+    def follow(self, turn: Turn) -> None:
         """Have done what is to follow the turn's commit, or those before it that it rests on."""
         calls, turn.then = turn.then, []
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -651,15 +685,23 @@ class Activation:
         """The turn failed: nothing it wrote since its last durable point happened, and nobody meets what it left in memory."""
         if turn is not None:
             turn.is_over = True
-            if turn.has_written or (turn.state_used and self.state.has_changed(turn)):
+            if turn.is_standing or self.beside is not None:
+                pass  # who undoes it sees to that
+            elif turn.has_written or (turn.state_used and self.state.has_changed(turn)):
                 self.is_awake = False
             if turn.state_used:
                 self.state.forget()
             if (turn.sql_writes or turn.pages) and self.sql is not None:
                 self.sql.undo()
 
-    def _copy_answer(self, call: Call, answer: Any) -> Any:
+    def copy_answer(self, call: Call, answer: Any) -> Any:
         """The answer as its caller gets it."""
         if is_small(answer):
             return answer
         return copy_back(answer, self.node.limits.arguments_bytes, f"{self.id}.{call.method}")
+
+
+def _events_of(activation: Activation) -> "BesideEvents":
+    from wakeful.runtime.beside import BesideEvents  # few programs have such objects
+
+    return BesideEvents(activation)

@@ -48,7 +48,9 @@ class Call:
         "cancels",
         "chain",
         "deadline_at",
+        "is_beside",
         "is_cancelled",
+        "is_endless",
         "is_expired",
         "is_finished",
         "is_interrupted",
@@ -86,6 +88,8 @@ class Call:
         self.is_interrupted = False
         self.is_started = False  # the object's code has seen it
         self.is_finished = False  # its turn ended well and is on its way to disk
+        self.is_endless = False  # once it has begun its deadline is nothing to it
+        self.is_beside = False  # it is an event beside the turns, which goes on when nobody waits for it any more
         self.trace: str | None = None  # of its caller, while it waits to run
 
     def expire(self) -> None:
@@ -93,7 +97,7 @@ class Call:
         if self.is_expired:
             return
         self.is_expired = True
-        if self.task is not None:
+        if self.task is not None and (not self.is_beside or hasattr(self, "is_cancelled")):
             self._cancel(self.task)
         elif self.answer is not None and not self.answer.done():
             self.answer.set_exception(self.too_late())
@@ -121,8 +125,11 @@ class Call:
 
     def too_late(self, commits: int = 0) -> DeadlineExceeded | CallCancelled:
         """It was stopped, by its deadline or an operator; its turn, if it began, had come to so many durable points."""
+        rest = "what it wrote before stays" if self.is_beside else undone(commits)
         if hasattr(self, "is_cancelled"):
-            return CallCancelled(f"{self.chain[-1]}.{self.method} was cancelled by an operator; {undone(commits)}")
+            return CallCancelled(f"{self.chain[-1]}.{self.method} was cancelled by an operator; {rest}")
+        if self.is_beside and self.is_started:
+            return DeadlineExceeded(f"{self.chain[-1]}.{self.method} did not answer within the deadline; it goes on")
         if self.is_finished:
             return DeadlineExceeded(
                 f"{self.chain[-1]}.{self.method} was not on disk by its deadline; whether it happened is unknown, "
@@ -344,6 +351,18 @@ def make_stub(node: Any, known: Any, key: str, deadline: Duration | None, reques
 # they expire in the order in which they came: a dict in that order and one handle for its first.
 
 
+FOREVER_MS = 10 * 365 * 86_400_000  # what is given to a call that nothing but its end ends
+
+
+class _Never:
+    """The handle of what never comes."""
+
+    def cancel(self) -> None: ...
+
+
+_NEVER = _Never()
+
+
 class Deadlines:
     """Expires calls at their deadlines; one that would break the order of the line gets a handle of its own."""
 
@@ -357,6 +376,9 @@ class Deadlines:
 
     def add(self, call: Call) -> None:
         at = call.deadline_at
+        if at - self._clock.now() > FOREVER_MS // 2:
+            self._own[call] = _NEVER
+            return
         if at < self._latest and self._line:
             self._own[call] = self._clock.call_at(at, call.expire)
             return

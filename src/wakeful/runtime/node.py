@@ -13,7 +13,7 @@ from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.arrivals import Arrivals
-from wakeful.runtime.calls import Call, Deadlines, check_loop, copy_message, is_small, make_stub
+from wakeful.runtime.calls import FOREVER_MS, Call, Deadlines, check_loop, copy_message, is_small, make_stub
 from wakeful.runtime.committer import Committer, Failure
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.erasure import FORGET, Forgets, forget
@@ -48,6 +48,7 @@ from wakeful.values.timers import Parked, Timer
 from wakeful.values.times import Clock, Dice, Duration, Handle
 
 T = TypeVar("T")
+CIRCLES_MAX = 16  # how often an object whose events are no turns may wait for calls of itself
 log = logging.getLogger("wakeful.node")
 # Of a name that stands for another call, which it then is; or what is answered here and now, beside all turns.
 Rewrite = Callable[[ObjectClass, Call], Coroutine[Any, Any, Any] | None]
@@ -125,9 +126,9 @@ class Node(NodeRuntime):
         self.dispatcher = Dispatcher(self)
         self.hibernation = Hibernation(self, self.awake, idle_ms=idle_ms, at_once=sleep_after_turn)
         self.upkeep, self.ownership = Upkeep(self), Ownership(self)
-        self.membership = Membership(self, cluster=cluster, lease=lease)
+        self.membership: Membership = Membership(self, cluster=cluster, lease=lease)
         self.lock_watch, self.routes = LockWatch(self), Routes(self, links)
-        self.events = Events(name, clock, lambda: self.all_homes)
+        self.events: Events = Events(name, clock, lambda: self.all_homes)
         self.arrivals = Arrivals(self, self.queue, self.events, self.ownership, self.dispatcher)
         self.inserter = Inserter(store, clock, dice, arrivals=self.arrivals, on_down=self.store_failed)
         self.inserter.meter = self.meter
@@ -320,19 +321,21 @@ class Node(NodeRuntime):
         if self.check_call is not None and method in known.methods:
             self.check_call(known, method, args, kwargs)
         deadline_at = self.clock.now() + (deadline_ms or self.limits.call_deadline_ms)
+        is_endless = known.is_gated and deadline_ms is None
         caller = CURRENT.get()
-        if caller is not None and caller.is_over:
+        if caller is not None and caller.is_over and not caller.is_standing:
             caller = None  # a task that the turn left behind
         chain: tuple[ObjectId, ...] = (target,)
         if caller is not None:
-            chain = (*caller.chain, target)
+            chain = (*caller.path, target)
             deadline_at = min(deadline_at, self._here(caller))
-            if target in caller.chain and method not in known.readers:
+            is_endless = is_endless and caller.is_standing
+            if method not in known.readers and caller.path.count(target) > (CIRCLES_MAX if known.is_gated else 0):
                 raise Reentrancy(
-                    f"{' → '.join(map(str, chain))}: {target} is waiting for this very call, which would never end"
+                    f"{' → '.join(map(str, chain[-8:]))}: {target} is waiting for this very call, which would never end"
                 )
             # What this turn knows may rest on turns before it that could still be undone.
-            await caller.activation.settle()
+            await caller.leave()
         if (self.state != "up" or self.is_doubted) and (self.state != "stopping" or caller is None):
             await self.outage.over(deadline_at)
         if (args or kwargs) and not is_carried:
@@ -345,6 +348,7 @@ class Node(NodeRuntime):
             request_key=request_key,
             chain=chain,
         )
+        call.is_endless = is_endless
         way = self.routes.call(target, call) if self.is_clustered else self.deliver(target, call)
         span = None if self.tracer is None else begin(self, self.tracer, "call", target, method)
         if span is None:
@@ -409,6 +413,13 @@ class Node(NodeRuntime):
         finally:
             if call.task is None or call.answer is None:
                 self.on_call_end(call)  # else its caller has gone, and the turn goes on within its deadline
+
+    def lift_deadline(self, call: Call) -> None:
+        """It has begun, and nothing but its end ends it."""
+        if call in self.deadlines:
+            self.deadlines.remove(call)
+            call.deadline_at = self.clock.now() + FOREVER_MS
+            self.deadlines.add(call)
 
     def on_call_end(self, call: Call) -> None:
         """Nothing of the call is left to be stopped at its deadline."""

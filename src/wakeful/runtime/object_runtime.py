@@ -211,6 +211,7 @@ class ObjectRuntime(Protocol):
     sockets: Any  # those that it has looked at, while it is awake; the feature's own
     watched: Any  # what happened lately, for those who watch it; a feature's own as well
     instance: Any  # the object itself; None while it sleeps
+    beside: Any  # its events, where they run beside each other (see beside.py); else None
     unnumbered: bytes | None  # how many migrations it has had, to go with the first commit that it has
 
     @property

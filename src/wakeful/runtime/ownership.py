@@ -195,7 +195,11 @@ class Ownership:
     def _busy(self, *, beside: bool = True) -> set[int]:
         """Shards where a turn runs or waits, or a timer was handed out; `beside` counts work that no turn waits for."""
         node = self._node
-        return {activation.shard for activation in node.awake.values() if activation.is_busy} | {
+        return {
+            activation.shard
+            for activation in node.awake.values()
+            if (activation.is_busy if beside else activation.has_turns)
+        } | {
             shard_of(name[0])
             for name in node.queue.running
             if name not in node.sideline or (beside and node.sideline.will_end(name))

@@ -165,6 +165,7 @@ class ObjectClass:
     state_type: Any  # dataclass or struct, None when the class declares no state
     has_key: Callable[[str], bool] | None = None  # which of its objects this program has; None: all
     migrations: tuple[ObjectMigration, ...] = ()  # each of which an object of it has had, or gets when it wakes
+    is_gated: bool = False  # its events are no turns, see beside.py
     history_ms: int = 0  # for how long undo images of its objects' commits are kept; 0: there are none
 
     def check_method(self, name: str) -> None:
@@ -325,6 +326,7 @@ def _inspect(cls: type, name: str) -> ObjectClass:
         is_plain=not wakes and getattr(inspect.getattr_static(cls, "__init__"), "__wakeful_own__", False),
         state_type=_state_type(cls, name),
         has_key=getattr(cls, "__wakeful_has_key__", None),
+        is_gated=getattr(cls, "__wakeful_gated__", False),
         migrations=migrations,
         history_ms=_history_ms(cls, name),
     )

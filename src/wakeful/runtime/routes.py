@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime import ended_epochs
-from wakeful.runtime.calls import Call
+from wakeful.runtime.calls import FOREVER_MS, Call
 from wakeful.runtime.contacts import BACK_MS, HERE, REACH, Contacts
 from wakeful.runtime.links import Links
 from wakeful.store.protocol import NodeRow
@@ -131,6 +131,10 @@ class Routes:
         left_ms = call.deadline_at - node.clock.now()
         if left_ms <= 0:
             raise call.too_late()
+        timeout_ms = left_ms
+        if call.is_endless:  # until it begins that node holds it to its deadline
+            node.lift_deadline(call)
+            timeout_ms = FOREVER_MS
         try:
             link = self._links.known(owner.node)
             if link is None:  # nothing was sent, so whatever the call does may be done elsewhere
@@ -138,7 +142,7 @@ class Routes:
                 link = await self._unless_moved(dialling, owner.node, shard, was_sent=False)
             self.sent += 1
             began = node.meter.ticks()
-            asking = link.ask(_as_peer_call(node.name, target, call, left_ms), timeout_ms=left_ms)
+            asking = link.ask(_as_peer_call(node.name, target, call, left_ms), timeout_ms=timeout_ms)
             reply = await (self._unless_moved(asking, owner.node, shard) if is_harmless else asking)
             node.meter.link_calls.add((node.meter.ticks() - began) // 1_000)
         except LinkLost as error:
@@ -275,6 +279,7 @@ class Routes:
             request_key=call.request_key,
             chain=chain,
         )
+        local.is_endless = known is not None and known.is_gated
         token = TRACE.set(call.trace or None)
         try:
             return encode(await node.within_deadline(local, node.deliver(target, local)))

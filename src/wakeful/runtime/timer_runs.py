@@ -5,6 +5,7 @@ import logging
 import traceback
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import ExitStack
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -249,14 +250,15 @@ class TimerRuns:
             meter = node.meter
             began = meter.ticks()
             slot = activation.take_slot(nested=False)
-            try:
+            with ExitStack() as stack:
+                stack.callback(node.slots.give_back, slot, activation.id)
                 if slot is not None:
                     await slot
                     began = meter.add_wait(began)
+                if activation.beside is not None:
+                    activation.beside.on_begun(stack.close)  # an event needs no slot once it has begun
                 fired_at = node.clock.now()
                 error, turn = await self._fire_in_trace(activation, handler, timer, fired_at)
-            finally:
-                node.slots.give_back(slot, activation.id)
             meter.lateness.of(handler.prefix).add(fired_at - timer.due_at)
             activation.meter.timers.add((meter.ticks() - began) // 1_000)
         finally:
@@ -326,7 +328,8 @@ class TimerRuns:
         if self._stopping and self._stopping.pop((timer.id, timer.name), None) is not None:
             activation.fire(timer)  # behind the call that is to stop it
             return None, None
-        task, chain = activation.task, (activation.id,)
+        task, chain = asyncio.current_task(), (activation.id,)
+        assert task is not None
         call = Call(timer.name, (), {}, deadline_at=fired_at + handler.deadline_ms, request_key=None, chain=chain)
         call.task = task
         self.deadlines.add(call)

@@ -251,6 +251,8 @@ def forget_timer(node: NodeRuntime, id: ObjectId, shard: int, after_ms: int = 0)
 class Turn(CommitDraft):
     """One event of an object, from its start to its end: whose it is, what it is, and what it has written."""
 
+    is_standing = False  # it goes on over many events, see beside.py
+
     __slots__ = (
         "activation",
         "base",
@@ -314,6 +316,18 @@ class Turn(CommitDraft):
                 f"{self.activation.id}: the turn is over; what a background task writes later belongs to no turn. "
                 "Await it inside the method, or call the object again"
             )
+
+    @property
+    def path(self) -> tuple[ObjectId, ...]:
+        """The objects that led to the code that runs, itself last."""
+        return self.chain
+
+    async def leave(self) -> None:
+        """Until all that its code knows, but for what it wrote itself, is on disk."""
+        await self.activation.settle()
+
+    def touch(self) -> None:
+        """Something was written; a turn of its own is committed when it ends."""
 
     def check_writable(self) -> None:
         self.check_open()

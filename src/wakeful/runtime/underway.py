@@ -13,7 +13,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.runtime.activation import Activation
-from wakeful.runtime.calls import Call
+from wakeful.runtime.calls import FOREVER_MS, Call
 from wakeful.runtime.env import Env
 from wakeful.runtime.rows import Loader, ObjectRows
 from wakeful.values.errors import Conflict
@@ -198,7 +198,7 @@ class _Look:
             "kind": "timer" if is_timer else "call" if self._is_turn(call) or call.task is None else "reader",
             "state": state,
             "for_ms": self.for_ms(call),
-            "left_ms": call.deadline_at - self._now,
+            "left_ms": left_ms if (left_ms := call.deadline_at - self._now) < FOREVER_MS // 2 else None,
             "chain": [list(id) for id in call.chain[:-1]],
             "is_awaited": is_timer or call.answer is None or not call.answer.done(),
             "wait": wait,

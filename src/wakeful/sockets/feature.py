@@ -81,11 +81,17 @@ class Closes(_Owner):
 
     async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
         id = timer.name.partition(":")[2]
+        if activation.beside is not None:
+            await activation.beside.in_event(self._tell(activation.beside.turn, id, timer))
+        else:
+            await self._tell(turn, id, timer)
+        return False
+
+    async def _tell(self, turn: Turn, id: str, timer: Timer) -> None:
         if await keeping.load(turn, id) is not None:
             known = without_trace(timer.payload)
             code, reason, was_clean = decode(known) if known else (1006, "", False)
             await part(turn, id, code, reason, was_clean=was_clean)
-        return False
 
     async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> None:
         """The object was told, and failed: it is not told again."""

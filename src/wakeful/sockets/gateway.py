@@ -6,6 +6,7 @@ again while it can't be had, and knows what it has had already.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import Context
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("wakeful.sockets")
 
+UNHEARD_MAX = 8  # messages of a socket that wait while its object is at one; more are not read
+UNHEARD_S = 0.1  # between looks at whether there is room
 SENDERS_MAX = 1_000  # nodes whose last batch is remembered
 PARTING_MAX = 200  # objects that are told at once when the process stops
 PARTING_S = 1.0  # what a client that reads slowly is given then
@@ -141,8 +144,33 @@ class Gateway:
             return
         held.number += 1
         node.meter.socket_messages.of("in").add()
+        if node.home(held.target).registry.any(held.target.cls).is_gated:
+            await self._line_up(held, message)
+        else:
+            await self._bring(held, held.number, message)
+
+    async def _line_up(self, held: Held, message: Message) -> None:
+        """Its handler may take as long as it likes: what is answered here must not wait for that."""
+        held.unheard = held.unheard if held.unheard is not None else deque()
+        while held.taking is not None and len(held.unheard) >= UNHEARD_MAX:
+            await asyncio.wait([held.taking], timeout=UNHEARD_S)
+        held.unheard.append((held.number, message))
+        if held.taking is None:
+            held.taking = asyncio.get_running_loop().create_task(self._take_unheard(held), context=Context())
+            self._node.keep(held.taking)
+
+    async def _take_unheard(self, held: Held) -> None:
         try:
-            answer = await self._again(held.target, MESSAGE, (held.id, held.number, message))
+            while held.unheard and held.closing is None:
+                await self._bring(held, *held.unheard.popleft())
+        finally:
+            held.taking = held.unheard = None
+
+    async def _bring(self, held: Held, number: int, message: Message) -> None:
+        """Bring a message to the object."""
+        node = self._node
+        try:
+            answer = await self._again(held.target, MESSAGE, (held.id, number, message))
         except (Unavailable, DeadlineExceeded) as error:
             log.warning("a message for %s was not taken: %s", held.target, error, extra={"code": "socket.message"})
             node.meter.socket_drops.of("message").add()
@@ -159,6 +187,8 @@ class Gateway:
         """The connection is gone; returns when the object knows, if it can."""
         if self.sockets.get(held.id) is not held:
             return
+        if held.taking is not None and held.closing is None:
+            await asyncio.wait([held.taking])  # it said that before it left
         is_forgotten = held.closing == FORGOTTEN  # then nothing is to wake in its place
         if held.closing is not None:
             (code, reason), was_clean = held.closing, not held.is_aborted
@@ -218,6 +248,7 @@ class Gateway:
             raise Unavailable(f"{target}: the node is {node.state}; try again", code="node.state")
         deadline_at = node.clock.now() + node.limits.call_deadline_ms
         call = Call(method, args, {}, deadline_at=deadline_at, request_key=None, chain=(target,))
+        call.is_endless = node.registry.any(target.cls).is_gated
         way = node.routes.call(target, call) if node.is_clustered else node.deliver(target, call)
         return await node.within_deadline(call, way)
 

@@ -77,7 +77,9 @@ class Held(Paced):
         "is_aborted",
         "is_open",
         "number",
+        "taking",
         "target",
+        "unheard",
         "wire",
         "writer",
     )
@@ -94,6 +96,9 @@ class Held(Paced):
         self.writer: asyncio.Task[None] | None = None
         self.number = 0  # of its messages so far
         self.epoch = 0  # of the owner that sent last
+        # Where the object's events are no turns: what came while it is at a message before, and who brings it there.
+        self.unheard: deque[tuple[int, Message]] | None = None
+        self.taking: asyncio.Task[None] | None = None
         self._line: deque[Message] | None = None
         self._bytes = 0
 

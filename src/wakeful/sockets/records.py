@@ -4,6 +4,7 @@ One row a socket, beside the object's own rows: which gateway holds it, its tags
 the messages that the object has had, so that one which is sent again is not run again. One row for all of them.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from wakeful.runtime.turn import Turn
 from wakeful.values.commits import SYSTEM, Slot
 
 if TYPE_CHECKING:
+    from wakeful.runtime.beside import StandingTurn
     from wakeful.runtime.object_runtime import ObjectRuntime
 
 PREFIX = "socket:"
@@ -48,10 +50,13 @@ _number = msgspec.msgpack.Decoder(int)
 class SocketTable:
     """Sockets that an awake object has looked at, as its finished turns left them."""
 
-    __slots__ = ("is_complete", "known")
+    __slots__ = ("is_complete", "known", "parting", "telling")
 
     def __init__(self) -> None:
         self.known: dict[str, SocketRecord] = {}
+        # Where events are no turns: those whose end the object is being told of, and messages that it is being told.
+        self.parting: set[str] = set()
+        self.telling: dict[str, tuple[int, asyncio.Future[None]]] = {}
         self.is_complete = False
 
     def adopt(self, writes: Mapping[Slot, bytes | None]) -> None:
@@ -82,11 +87,13 @@ def table_of(activation: "ObjectRuntime") -> SocketTable:
 
 def known(turn: Turn, id: str) -> SocketRecord | None:
     """The socket as this turn sees it, of those that it has looked at."""
-    slot = slot_of(id)
+    slot, table = slot_of(id), table_of(turn.activation)
+    if id in table.parting:
+        return None
     if slot in turn.writes:
         data = turn.writes[slot]
         return None if data is None else _kept.decode(data)
-    return table_of(turn.activation).known.get(id)
+    return table.known.get(id)
 
 
 async def load(turn: Turn, id: str) -> SocketRecord | None:
@@ -113,10 +120,11 @@ async def load_all(turn: Turn) -> dict[str, SocketRecord]:
     mine = {
         key[len(PREFIX) :]: data for (at, key), data in turn.writes.items() if at == SYSTEM and key.startswith(PREFIX)
     }
-    if not mine:
+    if not mine and not table.parting:
         return table.known
     found = {id: kept for id, kept in table.known.items() if id not in mine}
-    return found | {id: _kept.decode(data) for id, data in mine.items() if data is not None}
+    found |= {id: _kept.decode(data) for id, data in mine.items() if data is not None}
+    return {id: kept for id, kept in found.items() if id not in table.parting}
 
 
 def save(turn: Turn, id: str, kept: SocketRecord) -> None:
@@ -149,9 +157,20 @@ def save_summary(turn: Turn, summary: Summary) -> None:
 
 async def last_seen(turn: Turn, id: str) -> int:
     """The number of the last message of that socket whose turn is kept."""
-    data = await turn.activation.rows.read(_seen_slot(id))
+    slot = _seen_slot(id)
+    data = turn.writes[slot] if slot in turn.writes else await turn.activation.rows.read(slot)
     return 0 if data is None else _number.decode(data)
 
 
 def set_seen(turn: Turn, id: str, number: int) -> None:
     turn.writes[_seen_slot(id)] = _encode(number)
+
+
+def set_seen_with(turn: "StandingTurn", id: str, number: int) -> None:
+    """The same, with whatever the object writes next."""
+    turn.seen[_seen_slot(id)] = _encode(number)
+
+
+def unset_seen_with(turn: "StandingTurn", id: str) -> None:
+    """It has written nothing, so there is nothing that could happen twice."""
+    turn.seen.pop(_seen_slot(id), None)

@@ -4,8 +4,9 @@ Each is a turn like any other. Who holds the connection asks for them, one at a 
 when it could not hear the answer: what has happened does not happen twice.
 """
 
+import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.turn import Turn, running_turn
@@ -17,6 +18,7 @@ from wakeful.values.errors import BadOption, LimitExceeded, UnknownMethod
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
+    from wakeful.runtime.beside import StandingTurn
     from wakeful.runtime.context import Context
     from wakeful.runtime.object_runtime import ObjectRuntime
     from wakeful.runtime.registry import ObjectClass
@@ -58,11 +60,18 @@ async def connect(ctx: "Context", id: str, gateway: str, given: dict[str, Any]) 
             code=TOO_MANY,
         )
     await keeping.add(turn, id, SocketRecord(gateway, activation.node.next_seq(activation.shard)))
+    turn.touch()
     chosen = ""
     if has_hook(activation.known, "on_connect"):
         request = request_of(given)
         turn.mark()
-        chosen = await activation.instance.on_connect(Socket(activation, id), request) or ""
+        try:
+            chosen = await activation.instance.on_connect(Socket(activation, id), request) or ""
+        except BaseException:
+            if turn.is_standing and not turn.is_over:
+                await keeping.remove(turn, id)
+                turn.touch()
+            raise
         if chosen and chosen not in request.protocols:
             raise BadOption(
                 f"{activation.id}: on_connect chose the protocol {chosen!r}, which the client does not offer",
@@ -83,12 +92,35 @@ async def message(ctx: "Context", id: str, number: int, message: Message) -> tup
         return kept.closing
     if await keeping.last_seen(turn, id) >= number:
         return None
+    if turn.is_standing:
+        await _tell_beside(cast("StandingTurn", turn), id, number, message)
+        return None
     await activation.instance.on_message(Socket(activation, id), message)
     if turn.state_used:
         activation.collect_state()
     if not turn.is_clean or turn.commits:  # else there is nothing that could happen twice
         keeping.set_seen(turn, id, number)
     return None
+
+
+async def _tell_beside(turn: "StandingTurn", id: str, number: int, message: Message) -> None:
+    """Where events are no turns: once it has written something it has had the message, whatever becomes of it."""
+    activation = turn.activation
+    telling = keeping.table_of(activation).telling
+    if (before := telling.get(id)) is not None and before[0] == number:
+        await asyncio.shield(before[1])  # it is asked again while it is at it
+        return
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    telling[id] = (number, done)
+    keeping.set_seen_with(turn, id, number)
+    try:
+        await activation.instance.on_message(Socket(activation, id), message)
+    finally:
+        if not turn.is_over and turn.is_clean:
+            keeping.unset_seen_with(turn, id)
+        done.set_result(None)
+        if telling.get(id) == (number, done):
+            del telling[id]
 
 
 async def closed(ctx: "Context", id: str, code: int, reason: str, was_clean: bool) -> bool:
@@ -105,10 +137,27 @@ async def part(turn: Turn, id: str, code: int, reason: str, *, was_clean: bool) 
     """Forget the socket and tell the object, in the same turn: so it is told once."""
     activation = turn.activation
     socket = Socket(activation, id, last=keeping.known(turn, id))
+    if turn.is_standing:
+        await _part_beside(cast("StandingTurn", turn), socket, code, reason, was_clean=was_clean)
+        return
     await keeping.remove(turn, id)
     if has_hook(activation.known, "on_close"):
         turn.mark()
         await activation.instance.on_close(socket, code, reason, was_clean)
+
+
+async def _part_beside(turn: "StandingTurn", socket: Socket, code: int, reason: str, *, was_clean: bool) -> None:
+    """Where events are no turns: it is forgotten when the object was told, and looks so while that goes on."""
+    activation, id = turn.activation, socket.id
+    parting = keeping.table_of(activation).parting
+    parting.add(id)
+    try:
+        await activation.instance.on_close(socket, code, reason, was_clean)
+    finally:
+        if not turn.is_over:
+            await keeping.remove(turn, id)
+            turn.touch()
+        parting.discard(id)
 
 
 async def close_later(ctx: "Context", id: str, code: int, reason: str, was_clean: bool) -> None:

@@ -48,6 +48,8 @@ class Conduit(Source):
 
     async def pull(self) -> Any:
         chunk = await self._stream._next()
+        if self.activation is not None and (turn := self.activation.beside.turn) is not None:
+            await turn.leave()  # what its object wrote before it is on disk
         if self._error is not None:
             raise self._error
         return END if chunk is END else bytes_of(chunk)

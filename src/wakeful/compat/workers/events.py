@@ -1,71 +1,24 @@
-"""Layer 5. In which turn does the work of an object run, and which of the transactions that an event has begun goes first?
-
-They may be gathered: each then waits for the one before it, as there, since what one undoes must be its own. One that
-begins inside another waits only for those inside the same one.
-"""
+"""Layer 5. Where does the work of an object run, and what was begun in it that nobody waited for?"""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import count
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
-from wakeful.compat.workers.failures import JsException
-from wakeful.compat.workers.values import Promise, Work, start_task
-from wakeful.runtime.turn import CURRENT, Turn
+from wakeful.compat.workers.failures import JsException, Reset, as_js_error
+from wakeful.compat.workers.values import Promise, Settled, Work, result_of, start_task
+from wakeful.runtime.beside import StandingTurn
+from wakeful.runtime.gates import Gated
+from wakeful.runtime.turn import CURRENT
+from wakeful.values.errors import BadInput, WakefulError
 from wakeful.values.ids import ObjectId, shard_of
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import ObjectRuntime
 
 log = logging.getLogger("wakeful.workers")
-
-APART = "workers.apart"  # the operation under which work of a task that outlived its event has a turn
-
-_tokens = count(1)
-
-
-class Scope:
-    """A turn, or a transaction in it: one at a time of those right inside has it to itself."""
-
-    def __init__(self, turn: Turn, parent: Optional["Scope"] = None) -> None:
-        self.turn = turn
-        self._parent = parent
-        self._inside = asyncio.Lock()
-        self._is_over = False
-
-    @asynccontextmanager
-    async def enter(self) -> AsyncIterator["Scope"]:
-        """A new one inside the one that runs this code; it must be `close`d before what it wrote is settled."""
-        while True:
-            above = self._here()
-            async with above._inside:
-                if above._is_over:
-                    continue  # it ended while this waited
-                made = Scope(self.turn, above)
-                token = _INSIDE.set(made)
-                try:
-                    yield made
-                finally:
-                    _INSIDE.reset(token)
-                    made._is_over = True
-                return
-
-    async def close(self) -> None:
-        """Wait for what runs inside it; nothing begins there any more."""
-        async with self._inside:
-            self._is_over = True
-
-    def _here(self) -> "Scope":
-        found = _INSIDE.get()
-        while found is not None and (found.turn is not self.turn or found._is_over):
-            found = found._parent
-        return found or self
-
-
-_INSIDE: ContextVar[Scope | None] = ContextVar("wakeful.workers.scope", default=None)
 
 
 class WaitUntilTasks:
@@ -107,86 +60,156 @@ class Hosted:
         self.has_alarm = callable(getattr(cls, "alarm", None))
 
 
-class ObjectEvents:
-    """The events of one object: the turn that each runs in, and what was begun in it."""
+class Event:
+    """What one event, or the constructor, has begun and asked for."""
 
-    def __init__(self, activation: "ObjectRuntime", hosted: Hosted) -> None:
+    def __init__(self) -> None:
+        self.begun: list[asyncio.Task[Any]] = []
+        self.wants_back = False  # when it ends, the object is to be what it was
+
+
+_EVENT: ContextVar[Event | None] = ContextVar("wakeful.workers.event", default=None)
+
+
+def begin_event() -> Event:
+    """An event begins in the context of the code that runs."""
+    event = Event()
+    _EVENT.set(event)
+    return event
+
+
+def current_event() -> Event:
+    """That of the code that runs."""
+    return _EVENT.get() or Event()
+
+
+class ObjectEvents:
+    """The events of one object that is awake: the turn that they all write into, and what was begun in them."""
+
+    def __init__(self, activation: "ObjectRuntime", hosted: Hosted, turn: StandingTurn) -> None:
         self._activation = activation
         self.hosted = hosted
-        self.has_cleared_alarm = False  # in the event that runs
-        self._unbegun: list[Promise] = []
-        self._scope: Scope | None = None
-        self._apart: dict[int, Work] = {}
+        self.turn = turn
+        self.gate = turn.gate
 
     def doing(self, work: Work) -> Promise:
-        """Work that is done when it is awaited, and at the end of the event if nobody does."""
-        promise = Promise(lambda: self.in_turn(work))
-        if self._turn() is None:
-            start_task(_await(promise), self._activation.node.keep, f"work of {self._activation.id}")
-        else:
-            self._unbegun.append(promise)
-        return promise
+        """Work that has begun, whether anybody awaits it or not; its failure is heard by who does."""
+
+        async def go() -> Any:
+            return await Gated(self.gate, _as_coroutine(work))
+
+        task = start_task(go(), self._activation.node.keep, f"work of {self._activation.id}")
+        current_event().begun.append(task)
+        return Promise(lambda: _share(task))
 
     async def finish(self) -> None:
-        """Do what the event began and nobody awaited."""
-        while self._unbegun:
-            promise = self._unbegun.pop(0)
-            if promise.is_begun:
-                continue
-            try:
-                await promise
-            except Exception as error:  # as with anything that nobody awaits
-                log.warning(
-                    "%s: not awaited, and failed: %s", self._activation.id, error, extra={"code": "workers.unawaited"}
-                )
+        """Wait for what the event has begun and did not await."""
+        begun = current_event().begun
+        while begun:
+            await asyncio.wait([begun.pop(0)])
+        self.check()
 
-    def begin(self) -> None:
-        """An event begins."""
-        self.has_cleared_alarm = False
-        self._unbegun.clear()
+    def check(self) -> None:
+        """Raise why the object is no more, if it is."""
+        if self.turn.is_over:
+            raise self._why_over()
 
-    def scope(self, turn: Turn) -> Scope:
-        """What the transactions of this turn are in."""
-        if self._scope is None or self._scope.turn is not turn:
-            self._scope = Scope(turn)
-        return self._scope
+    def _why_over(self) -> BaseException:
+        failure = self.turn.failure
+        if failure is None or isinstance(failure, WakefulError):
+            return JsException("the object was reset or has moved; what its old copy began is over")
+        return failure
 
-    async def in_turn(self, work: Work) -> Any:
-        """Do it in the turn that runs, or in one of its own."""
-        if self._turn() is not None:
-            return await work()
-        return await self._send(work)
+    @property
+    def is_beside_section(self) -> bool:
+        """What the code that runs writes now would be undone with what others write."""
+        return bool(self.turn.saved) and self.gate.is_outside
 
-    def apart(self, work: Work, what: str) -> asyncio.Task[Any]:
-        """Begin it in a turn of its own."""
-        return start_task(self._send(work), self._activation.node.keep, f"{what} of {self._activation.id}")
-
-    async def run_apart(self, token: int) -> Any:
-        """In that turn: do what was left here for it."""
-        work = self._apart.pop(token, None)
-        if work is None:
-            raise JsException("the object was reset or has moved; what its old copy began is over")
-        return await work()
-
-    async def _send(self, work: Work) -> Any:
-        token = next(_tokens)
-        self._apart[token] = work
-        answer: list[Any] = []
-
-        async def keep_answer() -> None:  # the answer need not be data: it goes nowhere
-            answer.append(await work())
-
-        self._apart[token] = keep_answer
+    @contextmanager
+    def looking(self) -> Iterator[StandingTurn]:
+        """Around code that reads without waiting, whoever asks."""
+        token = CURRENT.set(self.turn)
         try:
-            await self._activation.node.send(self._activation.id, APART, (token,), {})
+            yield self.turn
         finally:
-            self._apart.pop(token, None)
-        return answer[0]
+            CURRENT.reset(token)
 
-    def _turn(self) -> Turn | None:
-        turn = CURRENT.get()
-        return None if turn is None or turn.activation is not self._activation or turn.is_over else turn
+    @contextmanager
+    def inside(self, what: str) -> Iterator[StandingTurn]:
+        """Around code that reads or writes without waiting."""
+        self.check()
+        if self.is_beside_section:
+            raise JsException(
+                f"storage.{what} beside a transaction() or blockConcurrencyWhile() that is still running would become "
+                "part of it; await it first"
+            )
+        token = CURRENT.set(self.turn)
+        try:
+            yield self.turn
+        finally:
+            CURRENT.reset(token)
+            self.turn.touch()
+
+    def reading(self, read: Work) -> Awaitable[Any]:
+        """A read that is done when it is awaited; nothing else of the object goes on meanwhile."""
+
+        async def go() -> Any:
+            self.check()
+            await self.gate.wait()
+            with self.gate.reading():
+                return await self.within(read)
+
+        return Promise(go)
+
+    def writing(self, write: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
+        """Done at the call, awaited or not; what is wrong with it is raised where it is awaited."""
+        if self.is_beside_section and not self.turn.is_over:
+            return start_task(self._write_later(write), self._activation.node.keep, f"storage of {self._activation.id}")
+        try:
+            self.check()
+            done = write()
+        except JsException as error:
+            return Settled(error=error)
+        finally:
+            self.turn.touch()
+        return done if isinstance(done, Settled) else Promise(lambda: self._count_of(done))
+
+    async def _write_later(self, write: Callable[[], Awaitable[Any]]) -> Any:
+        """Of code beside a section: what is undone with that must be its own."""
+        await self.gate.wait()
+        self.check()
+        done = write()
+        self.turn.touch()
+        return await self._count_of(done)
+
+    async def _count_of(self, done: Awaitable[Any]) -> Any:
+        """What a write answers may have to be read."""
+        with self.gate.reading():
+            return await done
+
+    async def within(self, work: Work) -> Any:
+        """Do it as the code of an event."""
+        token = CURRENT.set(self.turn)
+        try:
+            return await work()
+        except BadInput as error:
+            raise as_js_error(error) from None
+        finally:
+            CURRENT.reset(token)
+
+    def reset(self, error: Exception, *, retries: bool = True) -> Reset:
+        """The object is made anew before its next event; what unwinds the code that runs now."""
+        error.durableObjectReset = True  # type: ignore[attr-defined]
+        error.retryAlarm = retries  # type: ignore[attr-defined]
+        if not current_event().wants_back:  # else when the event has unwound
+            self.turn.beside.reset(error)
+        return Reset(error)
 
 
-async def _await(promise: Promise) -> Any:
-    return await promise
+async def _as_coroutine(work: Work) -> Any:
+    return await result_of(work())
+
+
+async def _share(task: asyncio.Task[Any]) -> Any:
+    """Who stops waiting must not stop it for the others."""
+    return await asyncio.shield(task)

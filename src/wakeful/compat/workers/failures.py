@@ -55,11 +55,9 @@ class MissingBinding(Unsupported, AttributeError):  # type: ignore[misc]  # `nam
 class Reset(BaseException):
     """Unwinds the object's code after `abort` or a failed `blockConcurrencyWhile`; no `except Exception` can hold it."""
 
-    def __init__(self, error: Exception, *, keeps: bool = False, retries: bool = True) -> None:
+    def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.error = error
-        self.keeps = keeps  # what was written before is kept
-        self.retries = retries  # an alarm that was running comes again
 
 
 def reset_error(message: str, cause: BaseException | None = None) -> ObjectReset:

@@ -4,14 +4,15 @@ For each there is a host: a plain class with a method for every method that can 
 code inside Wakeful's turns and makes them behave as events do there: a raise keeps what was written before it.
 """
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from wakeful.compat.workers.conduits import conduits_of
-from wakeful.compat.workers.events import Hosted
-from wakeful.compat.workers.failures import JsException, Reset
+from wakeful.compat.workers.events import Hosted, begin_event
+from wakeful.compat.workers.failures import JsException, Reset, reset_error
 from wakeful.compat.workers.ids import DurableObjectId, id_of_key
 from wakeful.compat.workers.sockets import WebSocket
 from wakeful.compat.workers.state import State
@@ -38,6 +39,7 @@ INSIDE = "\0workers"  # who asks for a socket of an object here; no token can ha
 NAME = "wakeful.name"  # the argument in which a caller says the name behind a hashed id
 NAME_CHARS_MAX = 1_024  # a longer name is not told to the object, as there
 HISTORY = "30d"  # as there
+RESTORED = "the object was brought back to what it was, and is made anew"
 NAME_SLOT: Slot = (SYSTEM, "workers.name")
 # Called by the runtime there, never by callers.
 EVENTS = frozenset({"alarm", "webSocketMessage", "webSocketClose", "webSocketError"})
@@ -51,11 +53,14 @@ class Host:
 
     _hosted: ClassVar[Hosted]
 
+    __wakeful_gated__ = True
+
     def __init__(self, ctx: "Context") -> None:
         self._activation = runtime_of(ctx)
         self._id: DurableObjectId | None = None
         self._state: State | None = None
         self._object: Any = None
+        self._making = asyncio.Lock()
 
     async def on_wake(self) -> None:
         """Make the object, before any event: its constructor and what that began."""
@@ -69,14 +74,13 @@ class Host:
             kept = await activation.rows.read(NAME_SLOT)
             id.name = None if kept is None else decode(kept)
         self._id = id
+        self._state = State(activation, self._hosted, id, activation.beside.begin())
         if not id.is_hashed or id.name is not None:
             await self._make()
 
     async def _call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A caller's event: the answer of one of its methods."""
-        name = kwargs.pop(NAME, None)
-        if self._object is None:
-            await self._learn(name)
+        await self._learn(kwargs.pop(NAME, None))
         found = getattr(self._object, method, None) or self._object.on_fetch
         if method == "fetch":
             return await self._event(lambda: self._fetch(found, *args))
@@ -84,18 +88,10 @@ class Host:
 
     async def _ring(self, info: Any) -> None:
         """The alarm's event."""
-        if self._object is None:
-            await self._learn(None)
+        await self._learn(None)
         handler = self._object.alarm
         args = (info,) if _takes(handler, 1) else ()
         await self._event(lambda: handler(*args))
-
-    async def _apart(self, token: int) -> None:
-        """A turn for something that a task of this object's does after its event."""
-        state = self._state
-        if state is None:
-            raise JsException("the object was reset; what its old copy began is over")
-        await self._event(lambda: state.run_apart(token))
 
     async def _connect(self, socket: Socket, request: Any) -> str:
         """The client of a pair that the object accepted is there."""
@@ -103,8 +99,7 @@ class Host:
             raise BadOption(
                 f"{self._activation.id}: its sockets are asked for through the Worker's fetch", code="workers.socket"
             )
-        if self._object is None:
-            await self._learn(None)
+        await self._learn(None)
         assert self._state is not None
         self._state.sockets.connect(socket, decode(bytes.fromhex(request.headers["pair"])))
         return ""
@@ -128,8 +123,7 @@ class Host:
             self._state.sockets.forget(socket)
 
     async def _tell(self, tell: Callable[[Any, WebSocket], Any], socket: Socket) -> None:
-        if self._object is None:
-            await self._learn(None)
+        await self._learn(None)
         assert self._state is not None
         ws = self._state.sockets.of(socket)
         try:
@@ -159,68 +153,61 @@ class Host:
         """Run it as an event: what it wrote is kept, whether it raises or not, unless the object is reset."""
         state = self._state
         assert state is not None
-        state.begin()
+        event = begin_event()
         await self._prepare(state)
         try:
             try:
-                answer = await result_of(run())
-            except Exception:
+                return await result_of(run())
+            finally:
                 await state.finish()
-                await self._keep()
-                raise
-            await state.finish()
-            return answer
+                if event.wants_back:
+                    await state.turn.beside.go_back(state.turn, reset_error(RESTORED))
         except Reset as reset:
-            if reset.keeps or self._goes_back():
-                await self._keep()
-            self._activation.put_to_sleep()
-            raise _reset_failure(reset) from reset.error.__cause__
+            if event.wants_back:
+                await state.turn.beside.go_back(state.turn, reset.error)
+            state.turn.beside.reset(reset.error)
+            raise reset.error from reset.error.__cause__
 
     async def _prepare(self, state: State) -> None:
         """Have in memory what the object's code finds there without waiting."""
-        if (turn := CURRENT.get()) is not None:
-            await state.sockets.look(turn)
+        await state.sockets.look(state.turn)
         if self._hosted.uses_kv():
             await self._activation.rows.gather(USER, self._activation.node.limits.cache_bytes_per_object)
 
-    def _goes_back(self) -> bool:
-        """The event ends with its next commit; whether that is the object as it was."""
-        turn, history = CURRENT.get(), self._activation.history
-        return turn is not None and history is not None and history.hurry(turn)
-
-    async def _keep(self) -> None:
-        """Have on disk what the event wrote so far."""
-        turn = CURRENT.get()
-        if turn is not None and turn.activation is self._activation and not turn.is_over:
-            if turn.refused:  # SQLite gave the transaction up; of other writes whoever awaits them is told
-                raise turn.refused[0].error
-            self._goes_back()
-            await self._activation.commit_now()
-
     async def _learn(self, name: str | None) -> None:
-        """The first event of an object with a long name: keep the name, then make the object."""
-        assert self._id is not None
-        if name is not None and len(name) <= NAME_CHARS_MAX:
-            self._id.name = name
-            turn = CURRENT.get()
-            assert turn is not None
-            turn.writes[NAME_SLOT] = encode(name)
-        try:
+        """Before an event; before the first of an object with a long name: keep the name, then make the object."""
+        if self._object is not None:
+            return
+        async with self._making:
+            if self._object is not None:
+                return
+            assert self._id is not None
+            assert self._state is not None
+            if name is not None and len(name) <= NAME_CHARS_MAX:
+                self._id.name = name
+                self._state.turn.writes[NAME_SLOT] = encode(name)
+                self._state.turn.touch()
             await self._make()
-        except BaseException:
-            self._activation.put_to_sleep()
-            raise
 
     async def _make(self) -> None:
-        assert self._id is not None
-        state = State(self._activation, self._hosted, self._id)
-        await self._prepare(state)
+        """Run the constructor; if it fails, nothing of it has happened."""
+        state = self._state
+        assert state is not None
+        before = CURRENT.set(state.turn)
+        begin_event()
         try:
+            await self._prepare(state)
             made = self._hosted.cls(state, self._hosted.env)
             await state.finish()
         except Reset as reset:
-            raise _reset_failure(reset) from reset.error.__cause__
-        self._state, self._object = state, made
+            state.turn.beside.reset(reset.error)
+            raise reset.error from reset.error.__cause__
+        except BaseException as error:
+            state.turn.beside.reset(error)
+            raise
+        finally:
+            CURRENT.reset(before)
+        self._object = made
 
 
 def host_of(hosted: Hosted) -> type[Host]:
@@ -279,14 +266,6 @@ def _fitting(handler: Any, *args: Any) -> tuple[Any, ...]:
     return args
 
 
-def _reset_failure(reset: Reset) -> Exception:
-    """The error for the caller of an object that was reset."""
-    error = reset.error
-    error.durableObjectReset = True  # type: ignore[attr-defined]
-    error.retryAlarm = reset.retries  # type: ignore[attr-defined]
-    return error
-
-
 # How do alarms of hosted objects differ from Wakeful's own?
 #
 # A handler that raises keeps what it wrote. If it set the alarm anew before it raised, that stands instead of a retry;
@@ -296,8 +275,8 @@ def _reset_failure(reset: Reset) -> Exception:
 class _Left(NamedTuple):
     """What a handler that raised has made of its alarm."""
 
-    timer: Timer | None
-    is_cleared: bool
+    is_replaced: bool  # set anew or deleted, by the handler or beside it
+    is_given_up: bool
 
 
 class HostedAlarms(Alarms):
@@ -307,28 +286,34 @@ class HostedAlarms(Alarms):
         host = activation.instance
         if not isinstance(host, Host):
             return await super().fire(activation, turn, timer)
+        standing = activation.beside.turn
         try:
-            await host._ring(_info(timer))
+            await activation.beside.in_event(host._ring(_info(timer)))
         except Exception as error:
-            if activation.instance is not host:  # it was reset, and not another that it called
-                turn.note = _Left(None, not getattr(error, "retryAlarm", True))
-            else:
-                is_cleared = host._state is not None and host._state.has_cleared_alarm
-                turn.note = _Left(turn.timers.get(ALARM), is_cleared)
+            is_own = error is standing.failure  # the object was reset, and not another that it called
+            turn.note = _Left(_is_replaced(activation, timer), is_own and not getattr(error, "retryAlarm", True))
             raise
+        if _is_replaced(activation, timer):
+            del turn.timers[ALARM]
         return True
 
     async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> RunLater | Park | None:  # type: ignore[override]
         left = failure.note
-        if not isinstance(left, _Left):
+        if not isinstance(left, _Left) or not (left.is_replaced or left.is_given_up):
             return await super().failed(activation, turn, failure)
-        if left.timer is not None:
-            return RunLater(left.timer)
-        if left.is_cleared:
-            timer = failure.timer
-            turn.occurrence = Occurrence(timer.name, run_id(timer), timer.nominal_at)
-            return None
-        return await super().failed(activation, turn, failure)
+        if left.is_replaced:
+            del turn.timers[ALARM]
+        timer = failure.timer
+        turn.occurrence = Occurrence(timer.name, run_id(timer), timer.nominal_at)
+        return None
+
+
+def _is_replaced(activation: "ObjectRuntime", timer: Timer) -> bool:
+    """The alarm is not the one that ran any more."""
+    if ALARM not in activation.timers:
+        return False
+    now = activation.timers[ALARM]
+    return now is None or (now.seq, now.attempt) != (timer.seq, timer.attempt)
 
 
 def _info(timer: Timer) -> Record:

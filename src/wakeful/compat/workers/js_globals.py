@@ -19,6 +19,7 @@ from wakeful.compat.workers import failures, forms, sockets, streams, web
 from wakeful.compat.workers.outbound import OutgoingSocket, fetch
 from wakeful.compat.workers.urls import URL, URLSearchParams
 from wakeful.compat.workers.values import Array, Map, Record, dress, option_of, plain, result_of
+from wakeful.runtime.beside import go_on_when_open
 
 log = logging.getLogger("wakeful.workers.console")
 
@@ -430,7 +431,7 @@ class _Timer:
     def _ring(self) -> None:
         if self._again:
             self._begin()
-        _run(self._callback, *self._args)
+        go_on_when_open(lambda: _run(self._callback, *self._args))
 
 
 def _run(callback: Any, *args: Any) -> None:

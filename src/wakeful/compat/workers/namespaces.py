@@ -12,6 +12,7 @@ from wakeful.compat.workers.host import NAME
 from wakeful.compat.workers.ids import CONTENT_BYTES, DurableObjectId, id_of_text, named_id, unique_id
 from wakeful.compat.workers.values import option_of, start_task, text_of
 from wakeful.compat.workers.web import Request, Response, pack, request_data, response_of, unpack
+from wakeful.runtime.beside import come_back
 from wakeful.values.errors import UnknownMethod
 from wakeful.values.ids import ObjectId
 
@@ -84,6 +85,8 @@ class Stub:
             with suppress(AttributeError):
                 error.remote = True  # type: ignore[attr-defined]
             raise
+        finally:
+            await come_back()
 
 
 class Namespace:

@@ -13,6 +13,7 @@ from wakeful.compat.workers.live_sockets import CLOSING, CONNECTING, NO_CODE, OV
 from wakeful.compat.workers.sources import END, Source, bytes_of, start_in
 from wakeful.compat.workers.streams import ReadableStream
 from wakeful.compat.workers.web import Headers, Offer, Request, Response
+from wakeful.runtime.beside import come_back, leave
 from wakeful.values.codec import decode
 from wakeful.values.errors import MissingExtra
 
@@ -40,6 +41,14 @@ async def fetch(resource: Any, init: Any = None, **options: Any) -> Response:
         raise MissingExtra("fetch() needs aiohttp; pip install 'wakeful[client]'", code="extra.client") from None
     is_whole = isinstance(resource, Request) and not init and not options
     request = resource if is_whole else Request(resource, init, **options)
+    await leave()
+    try:
+        return await _ask(request, aiohttp)
+    finally:
+        await come_back()
+
+
+async def _ask(request: Request, aiohttp: Any) -> Response:
     if (request.headers.get("upgrade") or "").lower() == "websocket":
         return await _open_socket(request)
     if request.signal is None:
@@ -169,6 +178,7 @@ class OutgoingSocket(LiveSocket):
     async def _write(self) -> None:
         while (frame := await self.out.pull()) is not END:
             kind, *said = decode(frame)
+            await leave()
             if kind == OVER:
                 await self._connection.close(code=1000 if said[0] == NO_CODE else said[0], message=said[1].encode())
             elif isinstance(said[0], str):

@@ -11,7 +11,7 @@ from typing import Any
 from wakeful.compat.workers.events import ObjectEvents
 from wakeful.compat.workers.failures import JsException, JsRangeError, JsTypeError
 from wakeful.compat.workers.live_sockets import CLOSED, CLOSING, CONNECTING, OPEN, LiveSocket, closing_of
-from wakeful.compat.workers.values import dress, sendable
+from wakeful.compat.workers.values import dress, sendable, start_task
 from wakeful.compat.workers.web import ClientEnd
 from wakeful.runtime.turn import RefusedWrite, Turn
 from wakeful.sockets import records as keeping
@@ -98,9 +98,10 @@ class WebSocket:
             return CLOSING
         if self._socket is None:
             return CONNECTING if self._state is None else OPEN if self._closed is None else CLOSING
-        if self._turn() is None:
+        if self._object().turn.is_over:
             return OPEN
-        return {"open": OPEN, "closing": CLOSING}.get(self._socket.state, CLOSED)
+        with self._object().looking():
+            return {"open": OPEN, "closing": CLOSING}.get(self._socket.state, CLOSED)
 
     def serializeAttachment(self, value: Any) -> None:  # noqa: N802  the name there
         """Keep a value with the socket, over sleep."""
@@ -110,22 +111,16 @@ class WebSocket:
         if self._socket is None:
             self._attachment = encode(made)
             return
-        socket = self._socket
-
-        async def attach() -> None:
-            socket.attachment = made
-
-        if self._turn() is not None:
-            socket.attachment = made
-        else:
-            self._object().apart(attach, "a socket")
+        with self._object().inside("a socket"):
+            self._socket.attachment = made
 
     def deserializeAttachment(self) -> Any:  # noqa: N802  the name there
         """That value, None when there is none."""
         if self._socket is None:
             return None if self._attachment is None else dress(decode(self._attachment))
         try:
-            return dress(self._socket.attachment)
+            with self._object().looking():
+                return dress(self._socket.attachment)
         except CallFailed as error:
             raise JsException(error.message) from None
 
@@ -136,12 +131,14 @@ class WebSocket:
         return self._live
 
     def _do(self, act: Any) -> None:
-        """In the turn that runs; of a task that outlived its event in one of its own."""
-        if self._turn() is None:
-            self._object().apart(act, "a socket")
+        """It leaves once what was written before it is on disk."""
+        state = self._object()
+        if state.is_beside_section:
+            start_task(self._do_later(act), state._activation.node.keep, "a socket")
             return
         try:
-            done = act()
+            with self._object().inside("a socket"):
+                done = act()
         except CallFailed as error:
             raise JsException(error.message) from None
         if isinstance(done, RefusedWrite):
@@ -149,8 +146,10 @@ class WebSocket:
             kind = JsRangeError if isinstance(done.error, LimitExceeded) else JsTypeError
             raise kind(done.error.message if isinstance(done.error, BadInput) else str(done.error))
 
-    def _turn(self) -> Turn | None:
-        return self._object()._turn()
+    async def _do_later(self, act: Any) -> None:
+        """Of code beside a transaction: with that it could be taken back."""
+        await self._object().gate.wait()
+        self._do(act)
 
     def _object(self) -> ObjectEvents:
         if self._state is None:
@@ -304,10 +303,8 @@ class Sockets:
             gone.is_gone = True
 
     def all(self, tag: str | None) -> list[WebSocket]:
-        turn = self._state._turn()
-        if turn is None:
-            raise JsException("getWebSockets() is for code that runs in an event of the object")
-        there = [self.of(one) for one in _at_once(sockets_of(turn, tag))]
+        with self._state.looking() as turn:
+            there = [self.of(one) for one in _at_once(sockets_of(turn, tag))]
         parting = [one for one in self._known.values() if one.is_parting and one not in there]
         waiting = [*parting, *self._pending.values()]
         return there + [one for one in waiting if tag is None or tag in one._tags]
@@ -315,12 +312,15 @@ class Sockets:
     def tags(self, socket: Any) -> list[str]:
         if not isinstance(socket, WebSocket) or socket._state is not self._state:
             raise JsException("getTags(): accept the socket with acceptWebSocket() first")
-        return list(socket._tags if socket._socket is None else socket._socket.tags)
+        if socket._socket is None:
+            return list(socket._tags)
+        with self._state.looking():
+            return list(socket._socket.tags)
 
     async def set_auto(self, pair: WebSocketRequestResponsePair | None) -> None:
-        turn = self._state._turn()
-        assert turn is not None
+        turn = self._state.turn
         await auto_response(turn, *((None, None) if pair is None else (pair.request, pair.response)))
+        turn.touch()
 
 
 def _at_once(coroutine: Any) -> Any:

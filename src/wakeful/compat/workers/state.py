@@ -6,15 +6,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from wakeful.compat.workers.events import Hosted, ObjectEvents
-from wakeful.compat.workers.failures import JsException, JsTypeError, Reset, as_js_error, reset_error
+from wakeful.compat.workers.events import Hosted, ObjectEvents, current_event
+from wakeful.compat.workers.failures import JsException, JsTypeError, reset_error
 from wakeful.compat.workers.ids import DurableObjectId
 from wakeful.compat.workers.sockets import Sockets, WebSocket, WebSocketRequestResponsePair
 from wakeful.compat.workers.sync_storage import KvStorage, SqlStorage, list_options, take_refusal
 from wakeful.compat.workers.values import Map, Promise, Settled, dress, key_of, option_of, plain, result_of, start_task
+from wakeful.runtime.beside import StandingTurn
+from wakeful.runtime.gates import Gated
 from wakeful.runtime.storage import Storage as Rows
-from wakeful.runtime.turn import CURRENT, RefusedWrite, Turn
-from wakeful.values.errors import BadInput, NoAlarmHandler
+from wakeful.runtime.turn import RefusedWrite, Turn
+from wakeful.values.errors import NoAlarmHandler
 from wakeful.values.timers import ALARM
 from wakeful.values.times import to_datetime
 
@@ -24,10 +26,25 @@ if TYPE_CHECKING:
 
 # `ctx.storage`: Cloudflare's storage and alarm methods on Wakeful's turns.
 #
-# Inside an event everything goes into its turn. A task that outlives the event (`waitUntil`, a timer of its own) has no
-# turn: each of its operations is one by itself.
+# All events of an object, and what outlives them, write into the one turn that it has while it is awake.
 
 LATEST_MS = 9_223_372_036_854  # what nanoseconds in 64 bits can hold, which is what the runtime there keeps
+
+
+class EventRows(Rows):
+    """The rows as the events of an object see them, whoever asks."""
+
+    __slots__ = ("_standing",)
+
+    def __init__(self, state: ObjectEvents) -> None:
+        super().__init__(state._activation)
+        self._standing = state.turn
+
+    def _turn(self) -> Turn:
+        self._standing.check_open()
+        return self._standing
+
+    _writing_turn = _turn
 
 
 class Storage:
@@ -36,7 +53,7 @@ class Storage:
     def __init__(self, state: ObjectEvents) -> None:
         self._state = state
         self._activation = state._activation
-        self._rows = Rows(state._activation)
+        self._rows = EventRows(state)
         self._open: list[Transaction] = []
 
     # rows
@@ -67,7 +84,7 @@ class Storage:
 
     def sync(self) -> Awaitable[None]:
         """Wait until everything written so far is on disk."""
-        return self._reading(self._sync)
+        return Promise(self._sync)
 
     def transaction(self, closure: Callable[["Transaction"], Any]) -> Awaitable[Any]:
         """Run the closure: if it raises or says `txn.rollback()`, nothing that it wrote has happened."""
@@ -75,14 +92,15 @@ class Storage:
 
     def transactionSync(self, closure: Callable[[], Any]) -> Any:  # noqa: N802
         """The same for a closure that does not wait for anything."""
-        txn = Transaction(self, self.event_turn("transactionSync()"))
-        try:
-            result = closure()
-        except BaseException:
-            txn.end(keeps=False)
-            raise
-        txn.end(keeps=True)
-        return result
+        with self._state.inside("transactionSync()") as turn:
+            txn = Transaction(self, turn)
+            try:
+                result = closure()
+            except BaseException:
+                txn.end(keeps=False)
+                raise
+            txn.end(keeps=True)
+            return result
 
     # the alarm
 
@@ -103,18 +121,18 @@ class Storage:
     @property
     def sql(self) -> SqlStorage:
         """The object's own database."""
-        return SqlStorage(self._activation, self.event_turn)
+        return SqlStorage(self._activation, self._state.inside)
 
     @property
     def kv(self) -> KvStorage:
         """The rows, for code that does not wait."""
-        return KvStorage(self._activation, self.event_turn)
+        return KvStorage(self._activation, self._rows, self._state.inside)
 
     # points in time
 
     def getCurrentBookmark(self) -> Awaitable[str]:  # noqa: N802
         """What the object is now, to be gone back to; bookmarks compare in the order of time."""
-        return self._reading(self._bookmark)
+        return Promise(self._bookmark)
 
     def getBookmarkForTime(self, time: Any) -> Awaitable[str]:  # noqa: N802
         """What it was then."""
@@ -124,7 +142,7 @@ class Storage:
 
     def onNextSessionRestoreBookmark(self, bookmark: Any) -> Awaitable[str]:  # noqa: N802
         """When this event ends, or is aborted, it is as it was then, and is made anew; the answer undoes that."""
-        return self._reading(lambda: self._restore(bookmark))
+        return Promise(lambda: self._restore(bookmark))
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"storage.{name} is not here; docs/cloudflare.md says what is, and what to use instead")
@@ -153,10 +171,7 @@ class Storage:
     def _delete_all(self, options: dict[str, Any]) -> Awaitable[Any]:
         if self._open:
             raise JsException("deleteAll() can't be part of a transaction")
-        keeps = not self._state.hosted.deletes_alarm
-        if not keeps:
-            self._state.has_cleared_alarm = True
-        return self._settle_write(self._rows.delete_all(keep_alarm=keeps))
+        return self._settle_write(self._rows.delete_all(keep_alarm=not self._state.hosted.deletes_alarm))
 
     @property
     def _bookmarks(self) -> Any:
@@ -164,33 +179,34 @@ class Storage:
 
     async def _bookmark(self) -> str:
         await self._sync()
-        mark: str = await self._bookmarks.bookmark(self._activation, None)
+        mark: str = await self._state.within(lambda: self._bookmarks.bookmark(self._activation, None))
         return mark
 
     async def _restore(self, bookmark: Any) -> str:
         await self._sync()  # what the event wrote so far is what its undoing brings back
-        turn = self._turn()
-        assert turn is not None
-        is_timer = turn.consumed is not None  # which would be due again
-        mark: str = await self._bookmarks.restore(self._activation, bookmark, timers=not is_timer)
+        is_timer = ALARM in self._turn().beside.ringing  # which would be due again
+        mark: str = await self._state.within(
+            lambda: self._bookmarks.restore(self._activation, bookmark, timers=not is_timer)
+        )
+        current_event().wants_back = True
         return mark
 
     async def _sync(self) -> None:
-        turn = self._turn()
-        assert turn is not None
-        if not turn.saved:  # else it is durable when the transaction is
-            await self._activation.commit_now()
+        self._state.check()
+        await self._turn().leave()
 
     async def _transaction(self, closure: Callable[["Transaction"], Any]) -> Any:
         turn = self._turn()
-        assert turn is not None
-        async with self._state.scope(turn).enter() as scope:
+        async with turn.gate.enter() as section:
+            await turn.flush_whole(within=True)
+            self._state.check()
             txn = Transaction(self, turn)
             try:
                 try:
                     result = await result_of(closure(txn))
                 finally:
-                    await scope.close()
+                    await section.close()
+                self._state.check()
             except BaseException:
                 txn.end(keeps=False)
                 raise
@@ -199,9 +215,11 @@ class Storage:
 
     async def _get_alarm(self, options: dict[str, Any]) -> int | None:
         turn = self._turn()
-        assert turn is not None
         timer = turn.timers[ALARM] if ALARM in turn.timers else self._activation.timers.get(ALARM)
-        return None if timer is None else timer.nominal_at
+        running = turn.beside.ringing.get(ALARM)
+        if timer is None or (running and (running.seq, running.attempt) == (timer.seq, timer.attempt)):
+            return None
+        return timer.nominal_at
 
     def _set_alarm(self, time: Any, options: dict[str, Any]) -> Awaitable[Any]:
         at = alarm_time(time)
@@ -211,42 +229,18 @@ class Storage:
             raise JsTypeError("setAlarm(): the class has no alarm() to run") from None
 
     def _delete_alarm(self, options: dict[str, Any]) -> Awaitable[Any]:
-        self._state.has_cleared_alarm = True
         return self._settle_write(self._rows.delete_alarm())
 
     # where it is done
 
-    def _turn(self) -> Turn | None:
-        """The turn whose code is asking; None for a task that outlived its event."""
-        turn = CURRENT.get()
-        return None if turn is None or turn.activation is not self._activation or turn.is_over else turn
-
-    def event_turn(self, what: str) -> Turn:
-        """The turn of the event whose code is asking for what can't wait for one."""
-        turn = self._turn()
-        if turn is None:
-            raise JsException(
-                f"storage.{what} is for code that runs in an event of the object; a task that outlived it has none"
-            )
-        return turn
+    def _turn(self) -> StandingTurn:
+        return self._state.turn
 
     def _reading(self, read: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
-        async def reading() -> Any:
-            try:
-                return await self._state.in_turn(read)
-            except BadInput as error:
-                raise as_js_error(error) from None
-
-        return Promise(reading)
+        return self._state.reading(read)
 
     def _writing(self, write: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
-        """Done at the call, awaited or not; what is wrong with it is raised where it is awaited."""
-        if self._turn() is None:
-            return self._state.apart(write, "storage")
-        try:
-            return write()
-        except JsException as error:
-            return Settled(error=error)
+        return self._state.writing(write)
 
     def _settle_write(self, done: Awaitable[Any]) -> Awaitable[Any]:
         """A write that Wakeful refused is an error for whoever awaits it, and for nobody else."""
@@ -258,10 +252,8 @@ class Transaction(Storage):
 
     def __init__(self, storage: Storage, turn: Turn) -> None:
         super().__init__(storage._state)
-        self._storage = storage
         self._open = storage._open
         self._saved_in: Turn | None = turn  # None once it is over
-        self._had_cleared_alarm = self._state.has_cleared_alarm
         self._ended = ""
         turn.save()
         self._open.append(self)
@@ -282,11 +274,10 @@ class Transaction(Storage):
         self._ended = "committed" if keeps else "rolled back"
         if keeps:
             turn.release()
-        else:
+        elif not turn.is_over:
             turn.restore()
-            self._state.has_cleared_alarm = self._had_cleared_alarm
 
-    def _turn(self) -> Turn | None:
+    def _turn(self) -> StandingTurn:
         if self._ended:
             raise JsException(f"the transaction was {self._ended}; what belongs to it must happen inside its closure")
         return super()._turn()
@@ -294,6 +285,13 @@ class Transaction(Storage):
     def _reading(self, read: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
         self._turn()
         return super()._reading(read)
+
+    def _writing(self, write: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
+        try:
+            self._turn()
+        except JsException as error:
+            return Settled(error=error)
+        return super()._writing(write)
 
 
 def _is_many(key: Any) -> bool:
@@ -315,14 +313,18 @@ def alarm_time(time: Any, what: str = "setAlarm()") -> int:
     return int(time)
 
 
+async def _wait_for(work: Awaitable[Any]) -> Any:
+    return await work
+
+
 BLOCK_S = 30.0  # what blockConcurrencyWhile may take, as there
 
 
 class State(ObjectEvents):
     """Handed to the constructor: `id`, `storage`, `blockConcurrencyWhile`, `waitUntil`, `abort` and the sockets."""
 
-    def __init__(self, activation: "ObjectRuntime", hosted: Hosted, id: DurableObjectId) -> None:
-        super().__init__(activation, hosted)
+    def __init__(self, activation: "ObjectRuntime", hosted: Hosted, id: DurableObjectId, turn: StandingTurn) -> None:
+        super().__init__(activation, hosted, turn)
         self.id = id
         self.storage = Storage(self)
         self.sockets = Sockets(self)
@@ -342,7 +344,7 @@ class State(ObjectEvents):
 
         async def waiting() -> None:
             try:
-                await work
+                await Gated(self.gate, _wait_for(work))
             finally:
                 activation.let_sleep()
 
@@ -351,16 +353,8 @@ class State(ObjectEvents):
     def abort(self, reason: Any = None, options: Any = None, **named: Any) -> None:
         """Reset the object: its memory and what it has not stored are gone, and whoever waits is told the reason."""
         given = option_of(options, named, "abort()")
-        retries = given.get("retryAlarm", True)
         text = "the object reset itself with abort()" if reason is None else str(reason)
-        reset = Reset(reset_error(text), retries=bool(retries))
-
-        async def reset_it() -> None:
-            raise reset
-
-        if self._turn() is None:  # said by a task of its own, which no event is unwound by
-            self.apart(reset_it, "abort()")
-        raise reset
+        raise self.reset(reset_error(text), retries=bool(given.get("retryAlarm", True)))
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"ctx.{name} is not here; docs/cloudflare.md says what is, and what to use instead")
@@ -391,24 +385,26 @@ class State(ObjectEvents):
     async def _block(self, callback: Callable[[], Any]) -> Any:
         if not callable(callback):
             raise JsTypeError("blockConcurrencyWhile() takes a function")
-        turn = self._turn()
-        assert turn is not None
-        async with self.scope(turn).enter() as scope:
+        turn = self.turn
+        self.check()
+        async with self.gate.enter() as section:
+            await turn.flush_whole(within=True)
+            self.check()
             turn.save()
             try:
                 try:
                     async with asyncio.timeout(BLOCK_S) as limit:
                         result = await result_of(callback())
                 finally:
-                    await scope.close()
-            except Exception as error:
+                    await section.close()
+                self.check()
+            except BaseException as error:
+                if turn.is_over:
+                    raise
                 turn.restore()
-                if not limit.expired():
-                    raise Reset(error, keeps=True) from None
-                late = reset_error(f"blockConcurrencyWhile() took longer than {BLOCK_S:.0f} s; the object was reset")
-                raise Reset(late, keeps=True) from None
-            except BaseException:
-                turn.restore()
-                raise
+                if not isinstance(error, Exception):
+                    raise
+                words = f"blockConcurrencyWhile() took longer than {BLOCK_S:.0f} s; the object was reset"
+                raise self.reset(reset_error(words) if limit.expired() else error) from None
             turn.release()
             return result

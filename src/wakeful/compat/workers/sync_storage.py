@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from wakeful.compat.workers.failures import JsException, JsRangeError, JsTypeError, as_js_error
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import ObjectRuntime
     from wakeful.sql.result import SqlRows
 
-EventTurn = Callable[[str], Turn]  # the turn of the event whose code is asking for what is named; raises without one
+Inside = Callable[[str], AbstractContextManager[Turn]]  # around what is named; with the turn that it writes into
 
 SAFE_INT_MAX = 2**53 - 1  # what a number of JavaScript's holds exactly
 PRAGMAS = frozenset(  # as there
@@ -76,15 +77,15 @@ class Once:
 class SqlStorage:
     """`exec`, and how large the database is."""
 
-    def __init__(self, activation: "ObjectRuntime", event_turn: EventTurn) -> None:
-        self._event_turn = event_turn
+    def __init__(self, activation: "ObjectRuntime", inside: Inside) -> None:
+        self._inside = inside
         self._sql = activation.node.features["sql"].of(activation, PRAGMAS)
 
     def exec(self, query: Any, *bindings: Any) -> "SqlCursor":
         """Run the statements of the text now, in their order; the rows of the last, whose bindings these are."""
-        self._event_turn("sql")
         try:
-            return SqlCursor(self._sql(query, *[_lower(value) for value in bindings]))
+            with self._inside("sql"):
+                return SqlCursor(self._sql(query, *[_lower(value) for value in bindings]))
         except BadValue as error:
             raise JsTypeError(error.message) from None
         except ConstraintFailed as error:
@@ -95,9 +96,9 @@ class SqlStorage:
     @property
     def databaseSize(self) -> int:  # noqa: N802  the name there
         """The bytes of its pages."""
-        self._event_turn("sql")
-        size: int = self._sql.size
-        return size
+        with self._inside("sql"):
+            size: int = self._sql.size
+            return size
 
 
 class SqlCursor(Once):
@@ -143,40 +144,42 @@ def _number(value: Any) -> Any:
 class KvStorage:
     """`get`, `put`, `delete` and `list` whose answers are there at once."""
 
-    def __init__(self, activation: "ObjectRuntime", event_turn: EventTurn) -> None:
+    def __init__(self, activation: "ObjectRuntime", storage: Storage, inside: Inside) -> None:
         self._activation = activation
-        self._event_turn = event_turn
-        self._storage = Storage(activation)
+        self._inside = inside
+        self._storage = storage
 
     def get(self, key: Any, options: Any = None, **named: Any) -> Any:
         """The value of a key, None when there is none."""
-        data = self._read(key_of(key, "get()"))
+        with self._inside("kv") as turn:
+            data = self._read(turn, key_of(key, "get()"))
         return None if data is None else dress(decode(data))
 
     def put(self, key: Any, value: Any, options: Any = None, **named: Any) -> None:
         """Store a value under a key."""
-        self._turn()
-        done = self._storage.put(key_of(key, "put()"), plain(value))
+        with self._inside("kv"):
+            done = self._storage.put(key_of(key, "put()"), plain(value))
         if isinstance(done, RefusedWrite):
             raise take_refusal(done)
 
     def delete(self, key: Any, options: Any = None, **named: Any) -> bool:
         """Remove a key: whether it was there."""
         key = key_of(key, "delete()")
-        was_there = self._read(key) is not None
-        self._storage.delete(key)
+        with self._inside("kv") as turn:
+            was_there = self._read(turn, key) is not None
+            self._storage.delete(key)
         return was_there
 
     def list(self, options: Any = None, **named: Any) -> Once:
         """Pairs of key and value in the order of the keys, with the options of `storage.list()`."""
-        turn = self._turn()
         wanted = list_options(option_of(options, named, "list()"))
         reverse, limit = wanted.pop("reverse"), wanted["limit"]
         try:
             first, last = bounds(**wanted)
         except BadInput as error:
             raise as_js_error(error) from None
-        stored = self._activation.rows.whole(USER) if not turn.wiped else {}
+        with self._inside("kv") as turn:
+            stored = self._activation.rows.whole(USER) if not turn.wiped else {}
         if stored is None:
             raise self._too_many()
         found = stored | {key: data for (space, key), data in turn.writes.items() if space == USER}
@@ -184,8 +187,7 @@ class KvStorage:
         rows = merge((), inside, reverse=reverse, limit=limit)
         return Once(rows.items(), lambda row: Array((row[0], dress(decode(row[1])))))
 
-    def _read(self, key: str) -> bytes | None:
-        turn = self._turn()
+    def _read(self, turn: Turn, key: str) -> bytes | None:
         try:
             slot = (USER, check_storage_key(key))
         except BadInput as error:
@@ -195,9 +197,6 @@ class KvStorage:
         if self._activation.rows.lacks(slot):
             raise self._too_many()
         return self._activation.rows.look(slot)
-
-    def _turn(self) -> Turn:
-        return self._event_turn("kv")
 
     def _too_many(self) -> JsException:
         activation = self._activation

@@ -24,7 +24,7 @@ from wakeful.compat.workers.bindings.makers import add_consumers, drop_consumers
 from wakeful.compat.workers.bindings.queue_batch import MessageBatch
 from wakeful.compat.workers.bindings.services import exports_of
 from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledController, WorkerEntrypoint
-from wakeful.compat.workers.events import APART, Hosted, WaitUntilTasks
+from wakeful.compat.workers.events import Hosted, WaitUntilTasks
 from wakeful.compat.workers.failures import JsException, JsTypeError
 from wakeful.compat.workers.host import Host, HostedAlarms, host_of
 from wakeful.compat.workers.modules import modules
@@ -33,7 +33,6 @@ from wakeful.compat.workers.values import dress, result_of
 from wakeful.compat.workers.web import Request, Response
 from wakeful.policy.limits import Limits
 from wakeful.policy.retry import RetryPolicy
-from wakeful.runtime.context import runtime_of
 from wakeful.runtime.feature import Feature
 from wakeful.specs.cron import cron
 from wakeful.specs.spec import Spec
@@ -45,7 +44,6 @@ from wakeful.values.times import from_datetime
 if TYPE_CHECKING:
     from asyncio import Task
 
-    from wakeful.runtime.context import Context
     from wakeful.runtime.node import Node
     from wakeful.runtime.turn import Turn
 
@@ -195,7 +193,6 @@ class HostedFeature(Feature):
     def equip(self, node: "Node") -> None:
         node.features[DESK] = self._desk
         node.timer_runs.register(HostedAlarms(node.limits.alarm_deadline_ms))
-        node.operations[APART] = _apart
         node.farewells.append(self._beside.send_away)
         streams = node.features[conduits.FEATURE] = conduits.Conduits(node)
         node.routes.requests[conduits.REQUEST] = streams.answer
@@ -404,13 +401,6 @@ def _check_response(answer: Any) -> Response:
     if not isinstance(answer, Response):
         raise JsException(f"fetch() gave a {type(answer).__name__}, not a Response")
     return answer
-
-
-async def _apart(ctx: "Context", token: int) -> None:
-    host = runtime_of(ctx).instance
-    if not isinstance(host, Host):
-        raise JsException(f"{ctx.id} is no object of a Worker")
-    await host._apart(token)
 
 
 def _entry_of(module: ModuleType) -> type | Callable[..., Any] | None:

@@ -1,0 +1,82 @@
+"""Hosted objects with mistakes in their gates."""
+
+from typing import Any
+
+from tests.teeth.broken import swapped
+from wakeful.runtime.beside import BesideEvents, StandingTurn
+from wakeful.runtime.gates import InputGate
+
+
+def what_leaves_waits_for_nothing() -> Any:
+    """A call goes out while what it rests on is on its way to disk."""
+
+    def make(leave: Any) -> Any:
+        async def broken(self: StandingTurn) -> None:
+            self.touch()
+
+        return broken
+
+    return swapped(StandingTurn, "leave", make)
+
+
+def the_gate_is_always_open() -> Any:
+    """Events begin and go on whatever is under way."""
+
+    def make(wait: Any) -> Any:
+        async def broken(self: InputGate) -> None:
+            return
+
+        return broken
+
+    return swapped(InputGate, "wait", make)
+
+
+def reads_leave_the_gate_open() -> Any:
+    """Another event may write between a read and what follows from it."""
+
+    def make(is_open: Any) -> Any:
+        def broken(self: InputGate) -> bool:
+            return not self.is_entered
+
+        return property(broken)
+
+    return swapped(InputGate, "is_open", make)
+
+
+def a_raise_undoes() -> Any:
+    """As in a turn: what the event wrote last goes with the raise, while memory stays."""
+
+    def make(settle: Any) -> Any:
+        async def broken(self: BesideEvents, turn: StandingTurn) -> Any:
+            turn.begin_anew(turn.timers)
+            return await settle(self, turn)
+
+        return broken
+
+    return swapped(BesideEvents, "_settle_writes", make)
+
+
+def memory_outlives_a_refused_commit() -> Any:
+    """The live copy goes on as if its commit were on disk."""
+
+    def make(fail: Any) -> Any:
+        def broken(self: BesideEvents, failure: Any) -> None:
+            return
+
+        return broken
+
+    return swapped(BesideEvents, "fail", make)
+
+
+def a_caller_that_gives_up_takes_its_event_along() -> Any:
+    """As in a plain coroutine."""
+
+    def make(start: Any) -> Any:
+        def broken(self: BesideEvents, call: Any) -> None:
+            start(self, call)
+            task = call.task
+            call.answer.add_done_callback(lambda answer: answer.cancelled() and task.cancel())
+
+        return broken
+
+    return swapped(BesideEvents, "start", make)
