@@ -13,6 +13,7 @@ from tests.teeth.broken import swapped
 from wakeful.cli import program, settings_file
 from wakeful.http import health
 from wakeful.jobs.runs import JobRuns
+from wakeful.runtime import activation
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.calls import Call, resolve
 from wakeful.runtime.lock_watch import LockWatch
@@ -263,4 +264,4 @@ def the_file_goes_before_the_environment() -> Any:
 
 def what_an_object_raised_is_a_fault_of_the_call() -> Any:
     """Nothing tells the answer of its code from what went wrong on the way to it."""
-    return swapped(Activation, "_mark_raised", lambda _: lambda self, call, error: None)
+    return swapped(activation, "mark_raised", lambda _: lambda *given: None)

@@ -23,6 +23,7 @@ from wakeful.runtime.calls import (
     is_small,
     mark_raised,
     recall_answer,
+    recall_request,
     remember_answer,
     resolve,
 )
@@ -42,7 +43,7 @@ from wakeful.values.commits import (
     Remembered,
     Slot,
 )
-from wakeful.values.errors import Fenced, Reentrancy, Unavailable, WakefulError
+from wakeful.values.errors import Fenced, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
 from wakeful.values.trace import TRACE, UNSAMPLED
@@ -529,7 +530,7 @@ class Activation:
             trial = await self._wake_for(call, reads=is_reader and key is None)
             if key is not None:
                 print_ = fingerprint(call)
-                kept = await self._recall(key)
+                kept = await recall_request(self.node, self.id, self._requests, key)
                 if kept is not None:
                     return recall_answer(self.id, kept, print_), self._submitted
             if self.beside is not None and self.beside.takes(call.method):
@@ -571,7 +572,7 @@ class Activation:
         except BaseException as error:
             self.undo(turn)
             self.meter.failed_calls += 1
-            self._mark_raised(call, error)
+            mark_raised(self, call, error)
             if call.is_expired:
                 raise call.too_late(turn.commits if turn is not None else 0) from None
             raise
@@ -599,15 +600,6 @@ class Activation:
             return operation(Context(self), *call.args, **call.kwargs)
         return getattr(self.instance, call.method)(*call.args, **call.kwargs)  # type: ignore[no-any-return]
 
-    def _mark_raised(self, call: Call, error: BaseException) -> None:
-        has_run = call.is_started or call.answer is None  # a reader's begins at once
-        if isinstance(error, WakefulError) and has_run and call.method not in self.node.operations:
-            mark_raised(getattr(self.instance, call.method, None), error)
-
-    async def _recall(self, key: str) -> Remembered | None:
-        pending = (self._requests or {}).get(key)
-        return pending[1] if pending else await self.node.recall(self.id, key)
-
     def _absorb_cut(self) -> None:
         """Take back the cancellation of `fail`: the task goes on with telling its caller."""
         if self._cut is not None and self._cut is asyncio.current_task():
@@ -628,7 +620,7 @@ class Activation:
             except SystemExit as error:
                 raise exit_failure(f"{self.id}.{call.method}", error) from None
             except Exception as error:
-                self._mark_raised(call, error)
+                mark_raised(self, call, error)
                 await self.settle()  # an error is an answer too
                 raise
             turn.is_over = True

@@ -152,12 +152,16 @@ def for_caller(id: ObjectId, failure: Fenced | WakefulError) -> WakefulError:
     return failure
 
 
-def mark_raised(method: Any, error: WakefulError) -> None:
+def mark_raised(activation: Any, call: Call, error: BaseException) -> None:
     """What the code of that method raised, or let through, is its answer: nobody is to take it for a fault of the call.
 
     But for a store, or a node, of ours that went away while it ran, and what a method of ours, like `send` of a machine,
     says of its arguments.
     """
+    has_run = call.is_started or call.answer is None  # a reader's begins at once
+    if not isinstance(error, WakefulError) or not has_run or call.method in activation.node.operations:
+        return
+    method = getattr(activation.instance, call.method, None)
     if not (getattr(method, "__module__", None) or "").startswith("wakeful."):
         is_ours = isinstance(error, StoreDown | OutcomeUnknown | NotRunning) and not error.is_foreign
         error.is_raised = error.is_raised or not is_ours
@@ -315,6 +319,15 @@ def check_request_key(key: object) -> str:
 def fingerprint(call: Call) -> bytes:
     """Which call it is: the same key for another one is a mistake."""
     return blake2b(encode([call.method, list(call.args), dict(sorted(call.kwargs.items()))]), digest_size=16).digest()
+
+
+async def recall_request(
+    node: Any, id: ObjectId, pending: dict[str, tuple[int, Remembered]] | None, key: str
+) -> Remembered | None:
+    """What is kept of it: on disk, or on its way there."""
+    found = (pending or {}).get(key)
+    kept: Remembered | None = found[1] if found else await node.recall(id, key)
+    return kept
 
 
 def recall_answer(id: ObjectId, kept: Remembered, print_: bytes) -> Any:
