@@ -156,9 +156,9 @@ class WorkerProcess:
 
     def _death(self, cls: type, name: str) -> BaseException:
         """What to say of a process that is no more."""
+        self._process.join(5)  # also one that was killed: the object's next turn waits for its end
         if self._is_killed:
             return asyncio.CancelledError()
-        self._process.join(5)
         code, self._is_killed = self._process.exitcode, True
         return TurnFailed(
             f"{cls.__qualname__}.{name}: the process that ran it died (exit code {code}; a negative one is a signal: -9 "
