@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from wakeful.notices.signatures import read_secrets
 from wakeful.store import open_url
 from wakeful.store.protocol import Store
 from wakeful.store.sealed_store import with_keys
@@ -139,8 +140,15 @@ def read_keys(keys: Keys) -> list[bytes]:
 
 def webhook_secrets() -> str | Path:
     """What signs webhooks whose secret the program does not say: of the environment, there or in a file."""
-    file = os.environ.get(WEBHOOK_FILE)
-    return Path(file) if file else os.environ.get(WEBHOOK, "")
+    file, text = os.environ.get(WEBHOOK_FILE), os.environ.get(WEBHOOK, "")
+    given = Path(file) if file else text
+    if given:
+        try:
+            read_secrets(given)
+        except BadOption as error:
+            wrong = f"${WEBHOOK_FILE} is {file!r}" if file else f"${WEBHOOK} is …"
+            raise BadOption(f"{wrong}: {error.message}", code="config.value") from None
+    return given
 
 
 def default_store() -> str:

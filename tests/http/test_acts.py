@@ -66,6 +66,14 @@ async def test_a_backfill_can_be_seen_before_it_is_done() -> None:
         assert [row["is_backfill"] for row in rows] == [True] * 3
 
 
+async def test_who_posts_a_schedule_is_told_how_one_is_made() -> None:
+    async with opened() as stage:
+        path = NIGHTLY.rpartition("/")[0]
+        answer = await stage.ask("POST", path, json={"spec": "0 3 * * *", "handler": "nightly"})
+        assert "PUT …/schedules/{name}" in problem(answer, 405, "method.not_allowed")["detail"]
+        assert answer.headers["allow"] == "GET, HEAD, OPTIONS"
+
+
 async def test_a_backfill_does_not_count_what_is_still_to_come() -> None:
     async with opened() as stage:
         await stage.ask("PUT", NIGHTLY, json={"spec": "0 3 * * *", "handler": "nightly"})

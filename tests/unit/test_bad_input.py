@@ -124,7 +124,7 @@ CALLS: list[tuple[str, Any, type[WakefulError], str]] = [
     ("an internal method", lambda w: w.get(Desk, "a").hidden(), UnknownMethod, r"Desk\.hidden is @internal"),
     ("a method that is not async", lambda w: w.get(Desk, "a").sync(), UnknownMethod, "is not an `async def` method"),
     ("a lifecycle method", lambda w: w.get(Desk, "a").alarm(None), UnknownMethod, "called by Wakeful"),
-    ("an empty key", lambda w: w.get(Desk, "").take(), BadName, "key of a Desk is empty; give the object a name"),
+    ("an empty key", lambda w: w.get(Desk, "").take(), BadName, "key of Desk is empty; give the object a name"),
     ("a key that is no text", lambda w: w.get(Desk, 5).take(), BadName, "must be text, not int"),
     ("a key with a control character", lambda w: w.get(Desk, "a\0").take(), BadName, "control character; leave it out"),
     ("an oversize key", lambda w: w.get(Desk, "k" * 513).take(), BadName, "513 bytes, 1 more than the limit of 512"),

@@ -144,3 +144,47 @@ def test_a_variable_that_is_none_is_named(capsys: pytest.CaptureFixture[str], mo
     )
     assert run(["config", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["unknown"] == ["WAKEFUL_LOGG"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("WAKEFUL_WEBHOOK_SECRET", "geheim", "whsec_ and base64 behind it"),
+        ("WAKEFUL_WEBHOOK_SECRET", "whsec_AAAA", "has 3 bytes"),
+        ("WAKEFUL_WEBHOOK_SECRET_FILE", "/nope", "can't be read"),
+    ],
+)
+def test_a_secret_of_webhooks_is_judged_where_a_program_signs_with_it(
+    name: str, value: str, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    Path("hooks.py").write_text('from wakeful import App\n\napp = App()\napp.webhook("https://example.com/x")\n')
+    assert run(["run", "hooks.py"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: ${name} is {'…' if name == 'WAKEFUL_WEBHOOK_SECRET' else repr(value)}: "), said
+    assert words in said
+    assert said.strip().endswith("[config.value]")
+    assert run(["config"]) == 2
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"${name} is " in shown
+    assert "geheim" not in said + shown
+    Path("wakeful.toml").write_text('webhook-secret = "geheim"\n')
+    Path("wakeful.toml").chmod(0o600)
+    monkeypatch.delenv(name)
+    assert run(["run", "hooks.py"]) == 2
+    assert "wakeful.toml:1 is …: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('app.webhook("http://example.com/x", secret="whsec_AAAA")', "at program.py:4: BadOption"),
+        ("1 / 0", "at program.py:4: ZeroDivisionError"),
+    ],
+)
+def test_a_program_that_can_not_be_loaded_is_told_its_own_line(
+    line: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("program.py").write_text(f"from wakeful import App\n\napp = App()\n{line}\n")
+    assert run(["run", "program.py"]) == 1
+    assert words in capsys.readouterr().err

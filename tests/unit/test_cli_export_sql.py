@@ -50,3 +50,17 @@ def test_an_object_without_one_says_so(wakeful: Stage) -> None:
     assert "no database" in done.err
     assert not (wakeful.path / "empty.db").exists()
     assert wakeful("export", "Shelf", "oak", "--sql", "a.db", "-o", "b.jsonl", "--store", url).code != 0
+
+
+def test_export_and_show_do_not_deny_it(wakeful: Stage) -> None:
+    url = f"sqlite:{wakeful.path}/shelves.db"
+    asyncio.run(_fill(url))
+    done = wakeful("export", "Shelf", "oak", "-o", "oak.jsonl", "--store", url)
+    assert "database pages" in done.words
+    assert "nothing but its name" not in done.words
+    said = wakeful("export", "Shelf", "oak", "-o", "oak.jsonl", "--store", url, "--json").json
+    assert said["database"] > 1
+    shown = wakeful("show", "Shelf", "oak", "--store", url).words
+    assert "wakeful sql Shelf oak looks into it" in shown
+    assert "nothing stored" not in shown
+    assert "database" not in wakeful("show", "Shelf", "empty", "--store", url).words

@@ -14,13 +14,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.cli.exit_codes import FAILED, USAGE, CommandError
-from wakeful.values.errors import BadInput
+from wakeful.cli.settings import origins
+from wakeful.values.errors import BadInput, WakefulError
 
 if TYPE_CHECKING:
     from wakeful.app import App
     from wakeful.cli.terminal_log import Say
 
 
+_OURS = f"{Path(__file__).parent.parent}{os.sep}"
 Beside = Callable[["Say"], AbstractAsyncContextManager[None]]
 
 
@@ -133,13 +135,23 @@ def _only(module: ModuleType, where: str) -> "App":
     )
 
 
-def unloadable(where: str, error: Exception) -> LoadError:
+def unloadable(where: str, error: Exception) -> CommandError:
     """What is wrong with the program's code, and where, without our frames."""
+    if isinstance(error, WakefulError) and error.code == "config.value":  # the program is right, its environment is not
+        words = error.message
+        for name, origin in origins.items():
+            words = words.replace(f"${name} is", f"{origin} is")
+        return CommandError(words, code=error.code, exit_code=USAGE)
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if "importlib" not in frame.filename and frame.filename != __file__]
-    at = f" at {Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours and not isinstance(error, SyntaxError) else ""
-    said = "".join(traceback.format_exception_only(error))
-    trace = "".join(traceback.format_list(ours)) + said
+    theirs = [frame for frame in frames if not frame.filename.startswith(_OURS) and "importlib" not in frame.filename]
+    # What we refuse is the doing of the line that asked for it. A fault of ours is shown with all that led to it.
+    is_ours = not isinstance(error, WakefulError)
+    shown = (
+        [one for one in frames if "importlib" not in one.filename and one.filename != __file__] if is_ours else theirs
+    )
+    last = theirs[-1] if theirs else shown[-1] if shown else None
+    at = "" if last is None or isinstance(error, SyntaxError) else f" at {Path(last.filename).name}:{last.lineno}"
+    trace = "".join(traceback.format_list(shown)) + "".join(traceback.format_exception_only(error))
     return LoadError(f"{where} can't be loaded{at}: {type(error).__name__}: {error}", trace)
 
 

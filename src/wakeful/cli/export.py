@@ -67,7 +67,8 @@ async def _export(cls: str, key: str, output: Path | None, url: str, as_json: bo
     if as_json:
         put_json({"class": cls, "key": key, "output": str(output), "bytes": count, "left": notes, **counts})
         return
-    nouns = {"storage": "row", "ledger": "verdict", "parked": "parked timer"}
+    nouns = {"storage": "row", "database": "database page", "ledger": "verdict", "parked": "parked timer"}
+    nouns["state"] = "typed state"
     said = ", ".join(many(number, nouns.get(what, what.removesuffix("s"))) for what, number in counts.items() if number)
     put_line(one_line(f"{id} in {output}: {said or 'nothing but its name'} ({size(count)})"), "green")
     for note in notes:

@@ -54,7 +54,14 @@ def put_picture(svg: str, output: Path | None, *, as_json: bool) -> None:
     """The picture in its file, as PNG if that is its ending; or on stdout."""
     from wakeful.cli.output import put_json, put_line, put_text
 
-    if output is not None and output.suffix.lower() == ".png":
+    ending = None if output is None else output.suffix.lower()
+    if output is not None and ending not in ("", ".svg", ".png"):
+        raise CommandError(
+            f"{output}: pictures are drawn as .svg or .png; give it one of these endings",
+            code="picture.ending",
+            exit_code=USAGE,
+        )
+    if output is not None and ending == ".png":
         from wakeful.diagrams.png import to_png
 
         dots = to_png(svg)

@@ -182,11 +182,18 @@ def _look_at_keys(text: str) -> None:
     read_keys(text)
 
 
+def _look_at_secrets(text: str) -> None:
+    from wakeful.notices.signatures import read_secrets
+
+    read_secrets(text)
+
+
 _LOOKS: dict[str, Callable[[str], None]] = {
     "HOST:PORT": _look_at_address,
     "FILE": _look_at_file,
     "LENGTH": _look_at_length,
     "URL": _look_at_store,
     "KEYS": _look_at_keys,
+    "SECRETS": _look_at_secrets,
     "N": _look_at_count,
 }

@@ -39,12 +39,14 @@ NO_OPTIONS = frozenset({"keys", "keys-file", "webhook-secret", "webhook-secret-f
 
 def settings() -> dict[str, Setting]:
     """All of them by their names in the file: those of `run` and `dev`, and those that no command takes."""
-    found = {one.key: one for command in (run, dev) for one in command.params if isinstance(one, Setting)}
-    found["keys"] = Setting(["--keys"], env=KEYS, rival=KEYS_FILE, is_secret=True, metavar="KEYS")
-    found["keys-file"] = Setting(["--keys-file"], env=KEYS_FILE, rival=KEYS, metavar="FILE")
-    found["webhook-secret"] = Setting(["--webhook-secret"], env=WEBHOOK, rival=WEBHOOK_FILE, is_secret=True)
-    found["webhook-secret-file"] = Setting(["--webhook-secret-file"], env=WEBHOOK_FILE, rival=WEBHOOK, metavar="FILE")
-    return found
+    options = {one.key: one for command in (run, dev) for one in command.params if isinstance(one, Setting)}
+    options["keys"] = Setting(["--keys"], env=KEYS, rival=KEYS_FILE, is_secret=True, metavar="KEYS")
+    options["keys-file"] = Setting(["--keys-file"], env=KEYS_FILE, rival=KEYS, metavar="FILE")
+    options["webhook-secret"] = Setting(
+        ["--webhook-secret"], env=WEBHOOK, rival=WEBHOOK_FILE, is_secret=True, metavar="SECRETS"
+    )
+    options["webhook-secret-file"] = Setting(["--webhook-secret-file"], env=WEBHOOK_FILE, rival=WEBHOOK, metavar="FILE")
+    return options
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Layer 5. `wakeful show`: one object with everything it has, without waking it."""
 
 import asyncio
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from wakeful.cli import known_names, options
 
 if TYPE_CHECKING:
     from wakeful.values.commits import Info
+    from wakeful.values.ids import ObjectId
     from wakeful.values.timers import Entry, Parked
     from wakeful.views.due import DueRow
 
@@ -46,7 +48,7 @@ async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None
     from wakeful.store.protocol import Query, Range
     from wakeful.values.commits import STATE_SLOT, USER
     from wakeful.values.ids import ObjectId
-    from wakeful.views import due, machines, migrations, objects, schedules
+    from wakeful.views import databases, due, machines, migrations, objects, schedules
 
     id = ObjectId(cls, key)
     async with viewing(url) as view:
@@ -63,10 +65,13 @@ async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None
         own_schedules = await schedules.rows(view, schedules.ScheduleFilter(cls, key), limit)
         machine = await machines.kept_of(store, id)
         done = await migrations.number_of(store, id)
+        database_bytes = await databases.size_of(store, id)
     _put_head(info, done)
     if machine is not None:
         _put_machine(machines.plain_machine(machine))
-    _put_rows(state.get(STATE_SLOT[1]), rows, limit, is_machine=machine is not None)
+    _put_rows(state.get(STATE_SLOT[1]), rows, limit, has_more=machine is not None or database_bytes > 0)
+    if database_bytes:
+        _put_database(id, database_bytes)
     if own_schedules.rows:
         _title("schedules")
         put_rows(own_schedules.rows, with_sums=False, indent=2)
@@ -98,7 +103,7 @@ def _put_machine(machine: dict[str, Any]) -> None:
     put_table(["field", "…value"], rows, indent=2)
 
 
-def _put_rows(state: bytes | None, rows: list[tuple[str, bytes]], limit: int, *, is_machine: bool = False) -> None:
+def _put_rows(state: bytes | None, rows: list[tuple[str, bytes]], limit: int, *, has_more: bool = False) -> None:
     from wakeful.cli.output import put_line, put_table
     from wakeful.values.codec import decode_loosely
     from wakeful.views.plain import plain, text, text_of
@@ -112,8 +117,16 @@ def _put_rows(state: bytes | None, rows: list[tuple[str, bytes]], limit: int, *,
         put_table(["key", "…value"], [(name, text_of(data)) for name, data in rows[:limit]], indent=2)
     if len(rows) > limit:
         put_line(f"  the first {limit:,} keys; -n shows more", "dim")
-    if state is None and not rows and not is_machine:
+    if state is None and not rows and not has_more:
         put_line("  nothing stored", "dim")
+
+
+def _put_database(id: "ObjectId", count: int) -> None:
+    from wakeful.cli.exit_codes import one_line
+    from wakeful.cli.output import put_line, size
+
+    _title("database")
+    put_line(one_line(f"  {size(count)}; wakeful sql {id.cls} {shlex.quote(id.key)} looks into it"))
 
 
 def _put_timers(timers: list["DueRow"], parked: list["Parked"]) -> None:

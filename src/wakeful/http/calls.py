@@ -28,8 +28,14 @@ async def call(ask: Ask) -> Answer:
     from wakeful.http.machine_watch import shown_to
 
     params, node = ask.params, ask.node
-    id = await ask.gate.check_exposed(connection_of(ask), ask.who, params["class"], params["key"], params["method"])
     method = params["method"]
+    try:
+        id = await ask.gate.check_exposed(connection_of(ask), ask.who, params["class"], params["key"], method)
+    except WakefulError as error:
+        if method == "schedules" and error.code == "method.unknown":  # nobody means a method of that name
+            words = "a schedule is made and changed by PUT …/schedules/{name}, with a name of your choice"
+            raise Problem(405, "method.not_allowed", words, allow="GET, HEAD, OPTIONS") from None
+        raise
     media, is_long = ask.media, ask.is_long
     signature = signature_of(node.registry.by_name(id.cls), method)
 

@@ -26,6 +26,7 @@ from wakeful.values.commits import (
     MIGRATIONS_SLOT,
     PAGES,
     SPACES,
+    STATE_SLOT,
     SYSTEM,
     USER,
     Commit,
@@ -153,6 +154,8 @@ class Carried(msgspec.Struct):
         """How much of each there is."""
         return {
             "storage": sum(space == USER for space, _ in self.puts),
+            "state": sum(slot == STATE_SLOT for slot in self.puts),
+            "database": sum(space == PAGES for space, _ in self.puts),
             "schedules": sum(name.startswith("schedule:") for _, name in self.puts),
             "timers": len(self.timers),
             "ledger": len(self.entries),

@@ -13,6 +13,7 @@ from pathlib import Path
 from wakeful.values.errors import BadOption, BadToken
 
 PREFIX = "whsec_"
+SECONDS_DIGITS = 12  # of a time, until the year 33658
 BYTES_MIN, BYTES_MAX = 24, 64
 NEW = "make one: wakeful webhooks secret"
 OLD_S = 300  # further from now than that a timestamp is not believed: somebody may play back what was once true
@@ -76,11 +77,15 @@ def check_signed(secret: Secrets, headers: Mapping[str, str], body: bytes | str,
     found = {name.lower(): value for name, value in headers.items()}
     try:
         id, at, said = (found[f"webhook-{name}"] for name in ("id", "timestamp", "signature"))
-        at_s = int(at)
-    except (KeyError, ValueError):
+    except KeyError:
         raise BadToken(
             "a webhook without webhook-id, webhook-timestamp and webhook-signature is nobody's", code="webhook.unsigned"
         ) from None
+    if not (at.isascii() and at.isdigit() and len(at) <= SECONDS_DIGITS):
+        raise BadToken(
+            f"webhook-timestamp is {at[:40]!r}, and a whole number of seconds it must be", code="webhook.time"
+        )
+    at_s = int(at)
     if abs(now - at_s) > OLD_S:
         raise BadToken(
             f"the webhook {id} was sent more than {OLD_S} s from now; set the clocks right", code="webhook.time"

@@ -58,16 +58,16 @@ def check_key(cls: str, key: object) -> str:
     if type(key) is str and key.isascii() and key.isprintable() and 0 < len(key) <= KEY_BYTES_MAX:
         return key  # nearly every key there is
     if not isinstance(key, str):
-        raise BadName(f"key of a {cls} must be text, not {type(key).__name__}", code="name.key")
+        raise BadName(f"the key of {cls} must be text, not {type(key).__name__}", code="name.key")
     if not key:
-        raise BadName(f"key of a {cls} is empty; give the object a name", code="name.key")
+        raise BadName(f"the key of {cls} is empty; give the object a name", code="name.key")
     try:
         size = len(key.encode())
     except UnicodeEncodeError:
-        raise BadName(f"key {key!r} of a {cls} is not valid Unicode text", code="name.key") from None
+        raise BadName(f"key {key!r} of {cls} is not valid Unicode text", code="name.key") from None
     if size > KEY_BYTES_MAX:
         raise BadName(
-            f"key {key[:32]!r}… of a {cls} has {size} bytes, {size - KEY_BYTES_MAX} more than the limit of {KEY_BYTES_MAX}",
+            f"key {key[:32]!r}… of {cls} has {size} bytes, {size - KEY_BYTES_MAX} more than the limit of {KEY_BYTES_MAX}",
             code="name.key",
         )
     if _CONTROL.search(key):

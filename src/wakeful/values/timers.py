@@ -102,6 +102,9 @@ class Entry(Struct, frozen=True, gc=False):
 class Run:
     """One attempt as people see it. `id` is the same for every attempt and redelivery of one occurrence, so it makes outside effects idempotent.
 
+    Its times are in UTC, whatever the schedule's zone: `run.nominal_at.astimezone(ZoneInfo("Pacific/Auckland"))` has the day
+    and the month that it is there.
+
     >>> from wakeful import App, DurableObject, Run, every
     >>> app = App()
     >>> @app.object

@@ -38,7 +38,8 @@ def from_datetime(when: datetime) -> int:
     """An aware datetime as whole milliseconds UTC; a naive one is an error that says how to fix it."""
     if when.tzinfo is None or when.utcoffset() is None:
         raise BadTime(
-            f"{when.isoformat()} has no time zone; use datetime.now(UTC), .astimezone() or tzinfo=ZoneInfo('…')",
+            f"{when.isoformat()} has no time zone; use datetime.now(UTC), .astimezone() or tzinfo=ZoneInfo('…'); "
+            "as text, let it end with Z or an offset like +01:00",
             code="time.naive",
         )
     return within_years((when - _EPOCH) // timedelta(milliseconds=1), when.isoformat())  # its offset may lead out

@@ -145,6 +145,9 @@ def test_a_chart_without_an_object(wakeful: cli_stage.Stage) -> None:
         failed = wakeful("chart", target)
         assert (failed.code, failed.out) == (2, ""), target
         assert said in failed.err
+    other = wakeful("chart", "c.json", "-o", "c.gif")
+    assert (other.code, "picture.ending" in other.err) == (2, True)
+    assert not (wakeful.path / "c.gif").exists()
     unwritable = wakeful("chart", "c.json", "-o", "no/such/folder.svg")
     assert (unwritable.code, "[picture.file]" in unwritable.err) == (1, True)
 
