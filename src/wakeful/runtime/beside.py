@@ -75,7 +75,7 @@ class EventfulObject(ObjectRuntime, Protocol):
 class StandingTurn(Turn):
     """What the events of an awake object have written and is not on its way to disk yet; it goes on when that is."""
 
-    __slots__ = ("_is_asked", "_line", "beside", "failure", "gate", "goer", "is_going_back", "seen")
+    __slots__ = ("_is_asked", "_line", "beside", "failure", "gate", "goer", "is_going_back", "seen", "works")
 
     is_standing = True
 
@@ -88,6 +88,7 @@ class StandingTurn(Turn):
         self.seen: dict[Slot, bytes] = {}  # to be written with whatever is written next
         self.is_going_back = False  # its next commit is what the object was
         self.goer: asyncio.Task[Any] | None = None  # whose event wanted that, and has ended well
+        self.works: set[asyncio.Task[Any]] = set()  # sections and the like that its events have begun
         self._is_asked = False
         self._line = asyncio.Lock()  # of those who leave: in the order in which they came
 
@@ -172,12 +173,19 @@ class StandingTurn(Turn):
 
     async def leave(self) -> None:
         """Until all that was written so far is on disk; of a section only what was written before it."""
+        # In a task of its own: the gate may close on who leaves, and it must not hold the line then.
+        await asyncio.shield(asyncio.get_running_loop().create_task(self._leave()))
+
+    async def _leave(self) -> None:
         await self.gate.wait()
         async with self._line:
             self.check_open()
             await self.flush_whole()
-            await self.activation.settle()
-            self.check_open()
+        while self.gate.is_entered and self.gate.is_outside and not self.is_over:
+            await self.gate.wait()  # a section began meanwhile, and what was written before it may not be on its way
+            await self.flush_whole()
+        await self.activation.settle()
+        self.check_open()
 
 
 async def leave() -> None:
@@ -255,7 +263,11 @@ class BesideEvents:
         self.turn = None
         turn.failure = error = error or self._anew()
         self.activation.undo(turn)
+        turn.gate.take_off()
         current = asyncio.current_task()
+        for work in list(turn.works):
+            if work is not current:
+                work.cancel()
         for task, call in list(self._events.items()):
             if task in self._begun and not self._begun[task].done():
                 continue  # it has not come to its handler yet
@@ -433,6 +445,9 @@ class BesideEvents:
                 return None if turn.goer is asyncio.current_task() else turn.failure
             await turn.gate.wait()
             await turn.flush_whole()
+            while turn.gate.is_entered and turn.gate.is_outside and not turn.is_over:
+                await turn.gate.wait()  # a section began meanwhile
+                await turn.flush_whole()
         except Exception as error:
             return turn.failure or error
         return turn.failure
@@ -459,6 +474,9 @@ class BesideEvents:
                 return
             await turn.gate.wait()
             await self._settle_writes(turn)
+            if turn.is_over:
+                yield
+                return
             async with turn.gate.enter():
                 with suppress(Exception):  # whose it was is told
                     await turn.flush_whole(within=True)
@@ -519,6 +537,8 @@ class BesideEvents:
             CURRENT.set(before)
             if not self.activation.is_failed:
                 await self._hold()
+                if turn.failure is not None and turn.goer is not asyncio.current_task():
+                    raise turn.failure
 
     async def _hold(self) -> None:
         """No event goes on until this task is over: its turn is about to end."""

@@ -38,6 +38,7 @@ class InputGate:
         self._outermost = Section(self, None)
         self._reads: dict[asyncio.Task[Any] | None, int] = {}
         self._waiting: list[asyncio.Future[None]] = []
+        self._is_off = False  # its object is no more: nobody is to wait for what never ends
 
     @property
     def is_entered(self) -> bool:
@@ -47,7 +48,7 @@ class InputGate:
     @property
     def is_open(self) -> bool:
         """The code that asks may go on."""
-        if not self._reads and self._outermost.inner is None:
+        if self._is_off or (not self._reads and self._outermost.inner is None):
             return True
         if self.is_outside:
             return False
@@ -57,6 +58,10 @@ class InputGate:
     def is_outside(self) -> bool:
         """The code that asks belongs to no section, or to one in which another has begun."""
         return self._here().inner is not None
+
+    def take_off(self) -> None:
+        self._is_off = True
+        self._let_in()
 
     async def wait(self) -> None:
         """Until the code that asks may go on."""
@@ -86,6 +91,7 @@ class InputGate:
             async with above.line:
                 if above.is_over:
                     continue  # it ended while this waited
+                await self._reads_to_end()
                 made = above.inner = Section(self, above)
                 token = _INSIDE.set(made)
                 try:
@@ -98,6 +104,13 @@ class InputGate:
                     if above is self._outermost:
                         self._on_left()
                 return
+
+    async def _reads_to_end(self) -> None:
+        """Until no other task reads: one that is at it could not go on beside a section, nor that beside it."""
+        while any(task is not asyncio.current_task() for task in self._reads):
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(future)
+            await future
 
     def _let_in(self) -> None:
         waiting, self._waiting = self._waiting, []

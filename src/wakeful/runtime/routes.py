@@ -132,9 +132,6 @@ class Routes:
         if left_ms <= 0:
             raise call.too_late()
         timeout_ms = left_ms
-        if call.is_endless:  # until it begins that node holds it to its deadline
-            node.lift_deadline(call)
-            timeout_ms = FOREVER_MS
         try:
             link = self._links.known(owner.node)
             if link is None:  # nothing was sent, so whatever the call does may be done elsewhere
@@ -142,6 +139,9 @@ class Routes:
                 link = await self._unless_moved(dialling, owner.node, shard, was_sent=False)
             self.sent += 1
             began = node.meter.ticks()
+            if call.is_endless:  # until it begins that node holds it to its deadline
+                node.lift_deadline(call)
+                timeout_ms = FOREVER_MS
             asking = link.ask(_as_peer_call(node.name, target, call, left_ms), timeout_ms=timeout_ms)
             reply = await (self._unless_moved(asking, owner.node, shard) if is_harmless else asking)
             node.meter.link_calls.add((node.meter.ticks() - began) // 1_000)

@@ -151,10 +151,11 @@ class Gateway:
 
     async def _line_up(self, held: Held, message: Message) -> None:
         """Its handler may take as long as it likes: what is answered here must not wait for that."""
-        held.unheard = held.unheard if held.unheard is not None else deque()
-        while held.taking is not None and len(held.unheard) >= UNHEARD_MAX:
+        number = held.number
+        while held.taking is not None and held.unheard is not None and len(held.unheard) >= UNHEARD_MAX:
             await asyncio.wait([held.taking], timeout=UNHEARD_S)
-        held.unheard.append((held.number, message))
+        held.unheard = held.unheard if held.unheard is not None else deque()
+        held.unheard.append((number, message))
         if held.taking is None:
             held.taking = asyncio.get_running_loop().create_task(self._take_unheard(held), context=Context())
             self._node.keep(held.taking)

@@ -42,14 +42,15 @@ class Conduit(Source):
         self._error: Exception | None = None
         self._pending: asyncio.Task[Any] | None = None
         self._rest = b""
+        self._turn = None if activation is None else activation.beside.turn  # of the copy that made it
         if activation is not None:
             activation.hold_awake()
             stream._on_end(activation.let_sleep)
 
     async def pull(self) -> Any:
         chunk = await self._stream._next()
-        if self.activation is not None and (turn := self.activation.beside.turn) is not None:
-            await turn.leave()  # what its object wrote before it is on disk
+        if self._turn is not None:
+            await self._turn.leave()  # what its object wrote before it is on disk
         if self._error is not None:
             raise self._error
         return END if chunk is END else bytes_of(chunk)

@@ -99,6 +99,8 @@ class ObjectEvents:
             return await Gated(self.gate, _as_coroutine(work))
 
         task = start_task(go(), self._activation.node.keep, f"work of {self._activation.id}")
+        self.turn.works.add(task)
+        task.add_done_callback(self.turn.works.discard)
         current_event().begun.append(task)
         return Promise(lambda: _share(task))
 
