@@ -6,11 +6,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.teeth.broken import swapped
-from wakeful.executors import permits
 from wakeful.executors.method_thread import MethodThread
 from wakeful.executors.permits import Permits
 from wakeful.executors.worker_processes import WorkerProcess
-from wakeful.policy.shares import Asker
 from wakeful.runtime.activation import Activation
 
 
@@ -85,7 +83,3 @@ def what_can_not_be_read_ends_the_conversation() -> Any:
 def _both(one: Any, two: Any) -> Iterator[None]:
     with one, two:
         yield
-
-
-def one_tenant_has_all_threads() -> Any:
-    return swapped(permits, "_asker", lambda _: lambda whose: Asker(f"{whose}"))

@@ -32,15 +32,9 @@ def apart() -> None:
     run_test(executors.test_what_one_method_left_in_a_pipe_is_never_anothers_answer, "ask_far")
 
 
-def shared() -> None:
-    """tests/unit: a tenant that has its share, and one that has nothing."""
-    run_test(executors.test_a_tenant_that_has_its_share_does_not_hold_up_another)
-
-
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "objects_do_not_wait_for_code_that_lingers": (ended,),
     "code_of_a_turn_that_is_over_is_still_answered": (ended,),
-    "one_tenant_has_all_threads": (shared,),
     "threads_have_no_bound": (bounded,),
     "those_who_are_waited_for_wait_in_line": (nested,),
     "what_can_not_be_read_ends_the_conversation": (apart,),

@@ -389,7 +389,7 @@ async def test_as_many_run_at_once_as_there_may_whoever_asks_for_them() -> None:
         executors = world.node.features["executors"]
         assert len(executors._threads._idle) <= 2
         assert len(executors._processes._idle) <= 1
-        assert (executors._threads_free._shares.taken, executors._processes_free._shares.taken) == (0, 0)
+        assert (executors._threads_free._free, executors._processes_free._free) == (2, 1)
         assert not executors._threads_free._holders
 
 
@@ -447,24 +447,7 @@ async def test_nobody_waits_for_a_place_that_is_free() -> None:
     first.give_back()
     leaving.cancel()
     (await asyncio.wait_for(next_, 5)).give_back()
-    assert (permits._shares.taken, permits._line, +permits._waiting, +permits._holders) == (0, {}, Counter(), Counter())
-
-
-async def test_a_tenant_that_has_its_share_does_not_hold_up_another() -> None:
-    """34 calls of one tenant, whose threads went on after their deadlines, kept those of all others waiting."""
-    permits = Permits(8, Counter())
-    greedy = [asyncio.ensure_future(permits.take(_OfTurn(f"acme/{number}"))) for number in range(12)]  # type: ignore[arg-type]
-    await asyncio.sleep(0)
-    assert [one.done() for one in greedy] == [True] * 5 + [False] * 7
-    other = await asyncio.wait_for(permits.take(_OfTurn("bolt/1")), 5)  # type: ignore[arg-type]
-    assert not greedy[5].done()
-    other.give_back()
-    greedy[0].result().give_back()  # what is free goes on, in the order of their coming
-    await asyncio.wait_for(asyncio.shield(greedy[5]), 5)
-    assert [one.done() for one in greedy] == [True] * 6 + [False] * 6
-    for one in greedy:
-        (await asyncio.wait_for(one, 5)).give_back()
-    assert (permits._shares.taken, permits._line, +permits._waiting) == (0, {}, Counter())
+    assert (permits._free, permits._line, +permits._holders) == (1, {}, Counter())
 
 
 async def test_a_thread_whose_code_ends_as_its_turn_is_cancelled_is_not_left() -> None:

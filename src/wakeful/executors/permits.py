@@ -1,16 +1,14 @@
 """Layer 4. How many methods run beside the loop at once, and who need not wait for a place?
 
 Who waits in line while it holds up somebody with a place would wait for ever: what an object asks that has one, and what
-stands before such a question in another object's mailbox, has a place at once. All others wait: a tenant that has its share
-of the places behind those who have not, else in the order of their coming.
+stands before such a question in another object's mailbox, has a place at once. All others wait in the order of their coming.
 """
 
 import asyncio
 from collections import Counter
 
-from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.runtime.turn import Turn
-from wakeful.values.ids import ObjectId, tenant_of
+from wakeful.values.ids import ObjectId
 
 
 class Permits:
@@ -18,37 +16,31 @@ class Permits:
 
     def __init__(self, limit: int, holders: Counter[ObjectId]) -> None:
         self.limit = limit
-        self._shares = Shares(limit)
+        self._free = limit
         self._holders = holders
         self._line: dict[asyncio.Future[bool], ObjectId] = {}
-        self._waiting: Counter[Asker] = Counter()  # how many of each are in the line
 
     async def take(self, turn: Turn) -> "Permit":
         """A place for code of that turn, once there is one."""
-        id = turn.activation.id
-        is_counted = not self._waiting[_asker(id)] and self._has_taken(id)
-        if not is_counted and not turn.activation.is_hurried and not any(self._holders[one] for one in turn.chain[:-1]):
-            is_counted = await self._wait(id)
-        self._holders[id] += 1
-        return Permit(self, id, is_counted=is_counted)
-
-    def _has_taken(self, id: ObjectId) -> bool:
-        return self._shares.take(_asker(id)) is Verdict.TAKEN
+        is_counted = self._free > 0 and not self._line
+        if is_counted:
+            self._free -= 1
+        elif not turn.activation.is_hurried and not any(self._holders[id] for id in turn.chain[:-1]):
+            is_counted = await self._wait(turn.activation.id)
+        self._holders[turn.activation.id] += 1
+        return Permit(self, turn.activation.id, is_counted=is_counted)
 
     async def _wait(self, id: ObjectId) -> bool:
         place: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._line[place] = id
-        self._waiting[_asker(id)] += 1
         try:
             return await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled() and place.result():
-                self._shares.give(_asker(id))  # it came while its turn was told to end
+                self._free += 1  # it came while its turn was told to end
             raise
         finally:
             del self._line[place]
-            self._waiting[_asker(id)] -= 1
-            self._waiting += Counter()  # without those of whom nobody waits
             self._go_on()  # who came meanwhile stood behind it
 
     def hurry(self, id: ObjectId) -> None:
@@ -62,26 +54,14 @@ class Permits:
         if not self._holders[id]:
             del self._holders[id]
         if is_counted:
-            self._shares.give(_asker(id))
+            self._free += 1
             self._go_on()
 
     def _go_on(self) -> None:
-        behind = set()  # those who have their share for now
-        for place, waiting in self._line.items():
-            if self._shares.is_full:
-                return
-            asker = _asker(waiting)
-            if place.done() or asker in behind:
-                continue
-            if self._has_taken(waiting):
+        for place in self._line:
+            if self._free and not place.done():
+                self._free -= 1
                 place.set_result(True)
-            else:
-                behind.add(asker)
-
-
-def _asker(id: ObjectId) -> Asker:
-    """Of whose share a place of that object is."""
-    return Asker(tenant_of(id.key))
 
 
 class Permit:
