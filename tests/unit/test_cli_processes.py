@@ -19,7 +19,7 @@ from wakeful.views.nodes import place_of, siblings
 
 
 def place(number: int, *, among: int = 3, is_odd: bool = False) -> Assignment:
-    return Assignment(number, among, is_odd, 77, 5, 6, None)
+    return Assignment(number, among, is_odd, "77-ab", 5, 6, None)
 
 
 def row(name: str, number: int, *, parent: int = 77, host: str = "web-1", joined_at: int = 0) -> NodeRow:
@@ -114,7 +114,7 @@ def test_siblings_are_those_of_one_parent_on_one_machine() -> None:
     ]  # of two with a number the later first
     assert siblings(plain.about, others) == []
     assert place_of(plain.about) is None
-    assert (place_of(own.about) or (0, 0))[:2] == (1, 77)
+    assert (place_of(own.about) or (0, 0))[:2] == (1, "77")
 
 
 async def test_one_page_has_what_all_of_them_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from wakeful.values.errors import BadOption
 from wakeful.views.nodes import ProcessPlace
 
 PROCESSES_MAX = 64
+STOP, STOP_NOW = b"s", b"n"  # what the parent says on the lifeline; its end says the first too
 
 
 class Assignment(NamedTuple):
@@ -18,7 +19,7 @@ class Assignment(NamedTuple):
     number: int  # from 1 on
     among: int
     is_odd: bool  # every other start: the one before may still have its port
-    parent: int
+    parent: str  # which family: its pid, and some letters
     lifeline: int  # readable when the parent is gone, or wants a stop
     report: int
     http: int | None  # a socket that listens

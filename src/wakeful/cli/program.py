@@ -223,6 +223,7 @@ class StopSignal:
         self._asked: asyncio.Event | None = None
         self._starting: asyncio.Task[Any] | None = None
         self._is_supervised = False
+        self._count = 0
 
     @contextlib.contextmanager
     def of_the_start(self) -> Iterator[None]:
@@ -245,7 +246,7 @@ class StopSignal:
         if lifeline is not None:
             self._is_supervised = True
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, who decides
-            loop.add_reader(lifeline, self._on_orphan, lifeline)
+            loop.add_reader(lifeline, self._on_lifeline, lifeline)
 
     @property
     def is_asked(self) -> bool:
@@ -256,14 +257,20 @@ class StopSignal:
         await self._asked.wait()
 
     def _ask(self, number: signal.Signals) -> None:
-        if self.is_asked:
+        self._count += 1
+        if self._count > 1:  # of its own: who sends one to all of a group, and the parent's word, are one wish
             os._exit(128 + number)
         self._set()
         if not self._is_supervised:
             self._say.event("stopping", "running turns finish first; ask again to stop at once")
 
-    def _on_orphan(self, lifeline: int) -> None:
-        asyncio.get_running_loop().remove_reader(lifeline)
+    def _on_lifeline(self, lifeline: int) -> None:
+        """Whoever holds the other end says something, or is gone, which means a stop as well."""
+        said = os.read(lifeline, 64)
+        if not said:
+            asyncio.get_running_loop().remove_reader(lifeline)
+        if b"n" in said:
+            os._exit(128 + signal.SIGTERM)
         self._set()
 
     def _set(self) -> None:

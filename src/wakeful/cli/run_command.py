@@ -107,7 +107,8 @@ def run(
         url, listen, advertise, cluster, cluster_access.pass_of(secret_file, tls_cert, tls_key, tls_ca), lease=lease
     )
     wish = wish_of(http, cert=http_cert, key=http_key)
-    if place is None and (count := count_of(processes or os.environ.get("WAKEFUL_PROCESSES") or None)) > 1:
+    asked = processes or os.environ.get("WAKEFUL_PROCESSES") or None
+    if place is None and ((count := count_of(asked)) > 1 or asked == "auto"):
         return _supervise(command, count, url, wish, say)
     program = load(target)
     if wish is not None and place is not None:
@@ -163,4 +164,4 @@ def _supervise(command: list[str], count: int, url: str, http: "Http | None", sa
             code="processes.store",
             exit_code=USAGE,
         )
-    return ProcessSupervisor([sys.executable, "-m", "wakeful.cli", *command], count, listen(http, say), say).run()
+    return ProcessSupervisor([sys.executable, "-P", "-m", "wakeful.cli", *command], count, listen(http, say), say).run()

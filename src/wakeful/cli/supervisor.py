@@ -8,6 +8,7 @@ the other all of them when it is asked to (SIGHUP). It runs nothing of the progr
 import contextlib
 import json
 import os
+import secrets
 import selectors
 import signal
 import socket
@@ -16,22 +17,23 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from wakeful.cli import settings_file
 from wakeful.cli.exit_codes import OK
-from wakeful.cli.processes import Assignment
+from wakeful.cli.processes import STOP, STOP_NOW, Assignment
 from wakeful.cli.terminal_log import Say
 
 LOOK_S = 0.5  # between two looks when nothing happens
 AGAIN_S, AGAIN_MAX_S = 1.0, 30.0  # before one that died is started anew: doubled each time
 LONG_LIFE_S = 60.0  # whoever lived that long begins at the shortest again
-PATIENCE_S = 60.0  # for one that is replaced and does not end
-START_S = 180.0  # for a successor that does not come up
+PATIENCE_S = 60.0  # until it is said that one that is replaced has not ended: its turns may take as long as the program lets them
+START_S = 600.0  # for a successor that does not come up
 
 
 class Process:
     """One of them, from its start to its end."""
 
     def __init__(
-        self, command: Sequence[str], number: int, count: int, *, is_odd: bool, http: socket.socket | None
+        self, command: Sequence[str], number: int, count: int, family: str, *, is_odd: bool, http: socket.socket | None
     ) -> None:
         self.number = number
         self.is_odd = is_odd
@@ -45,13 +47,21 @@ class Process:
         os.set_blocking(self.report, False)
         self._said = b""
         listener = None if http is None else http.fileno()
-        told = Assignment(number, count, is_odd, os.getpid(), lifeline, report, listener)
+        told = Assignment(number, count, is_odd, family, lifeline, report, listener)
         fds = [lifeline, report, *([] if listener is None else [listener])]
         try:
-            # A session of its own: what a terminal or a supervisor of ours sends to all of a group reaches it once, by us.
+            # A session of its own: what a terminal sends to all of a group reaches it once, by us.
             self._process = subprocess.Popen(
-                [*command, "--under", json.dumps(told)], pass_fds=fds, stdin=subprocess.DEVNULL, start_new_session=True
+                [*command, "--under", json.dumps(told)],
+                pass_fds=fds,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env=settings_file.environment(),
             )
+        except OSError:
+            os.close(self._lifeline)
+            os.close(self.report)
+            raise
         finally:
             os.close(lifeline)
             os.close(report)
@@ -86,21 +96,32 @@ class Process:
 
     def stop(self) -> None:
         """Ask it to end: it hands over what it has, and finishes what runs."""
+        self._tell(STOP)
         if not self.is_asked:
             self.is_asked, self.asked_at = True, time.monotonic()
-            os.close(self._lifeline)
+            if not self.is_ready:  # it may load its program still, and hear nothing
+                self._send(signal.SIGTERM)
 
     def stop_now(self) -> None:
         """It was asked before: what runs is cut off."""
+        self._tell(STOP_NOW)
+        if not self.is_ready:
+            self._send(signal.SIGTERM)
+
+    def _tell(self, what: bytes) -> None:
+        with contextlib.suppress(OSError):  # it is gone
+            os.write(self._lifeline, what)
+
+    def _send(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(number)
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        self._send(signal.SIGKILL)
 
     def close(self) -> None:
-        self.stop()
+        """Nothing more is heard of it, or said to it: should it still run, it ends."""
+        os.close(self._lifeline)
         os.close(self.report)
 
 
@@ -111,7 +132,8 @@ class ProcessSupervisor:
         self._command = list(command)
         self._count = count
         self._http = http
-        self._say = say
+        self._family = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._tell = say
         self._running: dict[int, Process] = {}  # by number: who has that place
         self._replaced: list[Process] = []  # who had it, and is on its way out
         self._next: Process | None = None  # who will have it, and is not ready yet
@@ -142,9 +164,12 @@ class ProcessSupervisor:
                         self._roll()
             finally:
                 for one in self._all():
-                    one.kill()
-                    one.close()
+                    one.close()  # and they end by themselves, cleanly
         return self._code
+
+    def _say(self, kind: str, text: str, **data: Any) -> None:
+        with contextlib.suppress(OSError):  # nobody reads any more, which is no reason to end
+            self._tell.event(kind, text, **data)
 
     # signals
 
@@ -191,7 +216,7 @@ class ProcessSupervisor:
         return [*self._running.values(), *self._replaced, *([self._next] if self._next else [])]
 
     def _make(self, number: int, *, is_odd: bool = False) -> Process:
-        return Process(self._command, number, self._count, is_odd=is_odd, http=self._http)
+        return Process(self._command, number, self._count, self._family, is_odd=is_odd, http=self._http)
 
     def _start(self, number: int) -> None:
         self._starts_at.pop(number, None)
@@ -207,7 +232,7 @@ class ProcessSupervisor:
             and all(one.is_ready for one in self._running.values())
         ):
             self._is_told = True
-            self._say.event("running", f"{self._count} processes; SIGHUP to {os.getpid()} starts them anew, one by one")
+            self._say("running", f"{self._count} processes; SIGHUP to {os.getpid()} starts them anew, one by one")
         self._was_ready = self._was_ready or any(one.is_ready for one in self._running.values())
 
     def _bury(self) -> None:
@@ -220,7 +245,7 @@ class ProcessSupervisor:
             if process in self._replaced:
                 self._replaced.remove(process)
                 if not (self._to_replace or self._replaced or self._stops):
-                    self._say.event("reload", f"all {self._count} processes are new")
+                    self._say("reload", f"all {self._count} processes are new")
             elif process is self._next:
                 self._next, self._to_replace = None, []
                 if process.number not in self._running:  # who had the place died meanwhile
@@ -229,7 +254,7 @@ class ProcessSupervisor:
                     words = (
                         f"its successor {_end_words(code)}, so the old processes stay; mend that and send SIGHUP again"
                     )
-                    self._say.event("error", f"process {process.number}: {words}")
+                    self._say("error", f"process {process.number}: {words}")
             else:
                 del self._running[process.number]
                 self._lose(process, code)
@@ -240,9 +265,7 @@ class ProcessSupervisor:
             self._code = self._code or (code if code > 0 else OK)
             return
         if not self._was_ready:
-            self._say.event(
-                "error", f"{one.name} {_end_words(code)} before it was ready, and would again; all of them end"
-            )
+            self._say("error", f"{one.name} {_end_words(code)} before it was ready, and would again; all of them end")
             self._code, self._stops = code if code > 0 else 1, 1
             return
         lived = time.monotonic() - one.started_at
@@ -250,12 +273,16 @@ class ProcessSupervisor:
         self._waits_s[one.number] = min(wait * 2, AGAIN_MAX_S)
         self._starts_at[one.number] = time.monotonic() + wait
         text = f"{one.name} {_end_words(code)}; what it had the others take, and it is started anew in {wait:.0f} s"
-        self._say.event("error", text, process=one.number, node=one.node, code=code)
+        self._say("error", text, process=one.number, node=one.node, code=code)
 
     def _revive(self) -> None:
         now = time.monotonic()
         for number in [number for number, at in self._starts_at.items() if at <= now]:
-            self._start(number)
+            try:
+                self._start(number)
+            except OSError as error:
+                self._starts_at[number] = now + AGAIN_MAX_S
+                self._say("error", f"process {number} can't be started, and is tried again: {error}", process=number)
 
     # one after the other
 
@@ -263,12 +290,12 @@ class ProcessSupervisor:
         """Replace them, one at a time: the next is ready before the one before it is asked to go."""
         for one in self._replaced:
             if time.monotonic() - one.asked_at > PATIENCE_S:
-                self._say.event("warning", f"{one.name} does not end; it is killed")
-                one.kill()
+                self._say("warning", f"{one.name} has not ended yet; kill it if it should not finish its turns")
+                one.asked_at = float("inf")
         if self._reloads:
             self._reloads = 0
             self._to_replace = sorted(set(self._to_replace) | set(range(1, self._count + 1)))
-            self._say.event("reload", f"{self._count} processes are replaced, one after the other")
+            self._say("reload", f"{self._count} processes are replaced, one after the other")
         if self._next is not None and time.monotonic() - self._next.started_at > START_S:
             self._next.kill()
         if self._next is not None and self._next.is_ready:
@@ -278,7 +305,13 @@ class ProcessSupervisor:
             number = self._to_replace[0]
             self._starts_at.pop(number, None)
             old = self._running.get(number)
-            self._next = self._make(number, is_odd=old is not None and not old.is_odd)
+            try:
+                self._next = self._make(number, is_odd=old is not None and not old.is_odd)
+            except OSError as error:
+                self._to_replace = []
+                self._say(
+                    "error", f"process {number}: its successor can't be started, so the old processes stay: {error}"
+                )
 
     def _install(self, process: Process) -> None:
         """It is ready: from here on it has the place, and who had it goes."""
@@ -296,7 +329,9 @@ class ProcessSupervisor:
             self._is_stopping, self._passed = True, 1  # a second signal may come at any moment
             self._starts_at.clear()
             self._to_replace = []
-            self._say.event("stopping", "running turns finish first; ask again to stop at once")
+            if self._http is not None:
+                self._http.close()  # who comes now is refused, and does not wait for nobody
+            self._say("stopping", "running turns finish first; ask again to stop at once")
             for one in self._all():
                 one.stop()
         elif self._stops > self._passed:

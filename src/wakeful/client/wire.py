@@ -288,7 +288,9 @@ class HttpWire:
         target = self.url + path + _query(query)
         async with self._open("GET", target, None, headers, limits) as answer:
             if answer.status >= 400:
-                raise error_of(answer.status, answer.content_type, answer.headers, await answer.read(), self.url)
+                raise _as_foreign(
+                    error_of(answer.status, answer.content_type, answer.headers, await answer.read(), self.url)
+                )
             yield answer.content
 
     def _ready(self) -> "aiohttp.ClientSession":

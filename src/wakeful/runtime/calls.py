@@ -3,7 +3,8 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from copy import copy
 from datetime import timedelta
 from hashlib import blake2b
 from itertools import chain
@@ -26,8 +27,10 @@ from wakeful.values.errors import (
     NotRunning,
     OutcomeUnknown,
     StoreDown,
+    StoreError,
     TurnFailed,
     Unavailable,
+    Undecodable,
     WakefulError,
 )
 from wakeful.values.ids import ObjectId, check_key
@@ -149,7 +152,7 @@ def for_caller(id: ObjectId, failure: Fenced | WakefulError) -> WakefulError:
         return Unavailable(f"{id} is moving to another node; try again", code="object.moved")
     if isinstance(failure, NotRunning):
         return NotRunning(failure.message, code=failure.code)
-    return failure
+    return copy(failure)  # each caller's own: what it passes through is noted on it
 
 
 def mark_raised(activation: Any, call: Call, error: BaseException) -> None:
@@ -163,8 +166,10 @@ def mark_raised(activation: Any, call: Call, error: BaseException) -> None:
         return
     method = getattr(activation.instance, call.method, None)
     if not (getattr(method, "__module__", None) or "").startswith("wakeful."):
-        is_ours = isinstance(error, StoreDown | OutcomeUnknown | NotRunning) and not error.is_foreign
-        error.is_raised = error.is_raised or not is_ours
+        is_store = isinstance(error, StoreDown | OutcomeUnknown | NotRunning | StoreError)
+        is_ours = is_store and not isinstance(error, Undecodable) and not error.is_foreign
+        with suppress(AttributeError):  # of a kind of its own that is frozen
+            error.is_raised = error.is_raised or not is_ours
 
 
 def resolve(answer: asyncio.Future[Any], result: Any, error: BaseException | None = None) -> None:

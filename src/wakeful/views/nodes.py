@@ -23,14 +23,14 @@ ALIVE = ("up", "draining")
 ANSWER_MS = 2_000
 
 
-_PLACE = re.compile(r" \(process (\d{1,3}) of (\d{1,10})\)$")
+_PLACE = re.compile(r" \(process (\d{1,3}) of ([0-9a-f-]{1,40})\)$")
 
 
 class ProcessPlace(NamedTuple):
     """Where a process stands among those that `wakeful run --processes` started."""
 
     number: int
-    parent: int  # its pid
+    parent: str  # its pid, and what tells it from another of that pid on a machine of that name
 
     @property
     def words(self) -> str:
@@ -40,7 +40,7 @@ class ProcessPlace(NamedTuple):
 def place_of(about: str) -> ProcessPlace | None:
     """What a node says of its process, if it is one of several."""
     found = _PLACE.search(about)
-    return None if found is None else ProcessPlace(int(found[1]), int(found[2]))
+    return None if found is None else ProcessPlace(int(found[1]), found[2])
 
 
 def siblings(about: str, rows: Iterable[NodeRow]) -> list[NodeRow]:
