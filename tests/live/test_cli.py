@@ -212,7 +212,7 @@ def test_dev_reloads_on_change_and_keeps_the_data(shell: Shell) -> None:
     with urllib.request.urlopen(f"http://{address}/readyz", timeout=LONG_S) as answer:
         assert answer.status == 200
     assert shell.json("show", "Greeter", "seed")["storage"] == {"count": 1}  # on_start ran thrice, its seed once
-    wrong = shell.run("call", "Greeter", "bob", "ask", "1.5", code=2)
+    wrong = shell.run("call", "Greeter", "bob", "ask", "1.5", code=1)
     assert "Greeter.wait: argument 'seconds': expected float, got str '1.5'" in wrong.stderr
     shell.run("call", "Greeter", "bob", "later", "20")
     shell.wait_for_log("ran       Greeter/bob alarm")

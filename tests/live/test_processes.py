@@ -62,7 +62,11 @@ class Family(Member):
 
     async def all_ready(self) -> None:
         """Until it says so, and each of them too: their lines may come in another order."""
-        await until(lambda: bool(self.heard("running")) and len(self.pids) == self.count, "all to be ready")
+        def is_so() -> bool:
+            assert self._process.poll() is None, self.tail()
+            return bool(self.heard("running")) and len(self.pids) == self.count
+
+        await until(is_so, "all to be ready")
 
     @property
     def pids(self) -> dict[int, int]:

@@ -58,7 +58,8 @@ async def _drain(name: str | None, undo: bool, wait: bool, timeout: str | None, 
         if wait:
             left = await _wait(store, nodes, timeout_ms, is_shown=not as_json)
     if as_json:
-        put_json({"node": nodes[0], "nodes": nodes, "is_draining": not undo, "shards_left": left, "others": others})
+        named = {"node": nodes[0]} if len(nodes) == 1 else {"nodes": nodes}
+        put_json({**named, "is_draining": not undo, "shards_left": left, "others": others})
         return
     what, verb = _name_all(nodes), "s" * (len(nodes) == 1)
     if undo:
