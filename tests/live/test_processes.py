@@ -62,6 +62,7 @@ class Family(Member):
 
     async def all_ready(self) -> None:
         """Until it says so, and each of them too: their lines may come in another order."""
+
         def is_so() -> bool:
             assert self._process.poll() is None, self.tail()
             return bool(self.heard("running")) and len(self.pids) == self.count
