@@ -57,7 +57,7 @@ def a_stream_does_not_keep_its_object_awake() -> Any:
     """It is put to sleep under the generator."""
 
     def make(offer: Any) -> Any:
-        return lambda self, stream, activation=None: offer(self, stream, None)
+        return lambda self, stream, activation=None, hear=None: offer(self, stream, None, hear)
 
     return swapped(Conduits, "offer", make)
 

@@ -18,6 +18,9 @@ def bare_log() -> Iterator[io.StringIO]:
     """A process in which nobody has set up a log, as under uvicorn; what comes to stderr."""
     root, ours = logging.getLogger(), logging.getLogger("wakeful")
     kept = list(root.handlers), list(ours.handlers), ours.level, sys.stderr
+    objects = logging.getLogger("wakeful.object")
+    level = objects.level  # which `wakeful run` in this process has set
+    objects.setLevel(logging.NOTSET)
     sys.stderr = heard = io.StringIO()
     root.handlers[:], ours.handlers[:] = [], []
     ours.setLevel(logging.NOTSET)
@@ -26,6 +29,7 @@ def bare_log() -> Iterator[io.StringIO]:
     finally:
         root.handlers[:], ours.handlers[:] = kept[0], kept[1]
         ours.setLevel(kept[2])
+        objects.setLevel(level)
         sys.stderr = kept[3]
 
 

@@ -22,6 +22,7 @@ COUNT = "N|auto"  # of what wants a number or that word
 
 COMMAND_LINE = ParameterSource.COMMANDLINE
 
+applied: dict[str, str | None] = {}  # what variables that a file has set were before
 origins: dict[str, str] = {}  # of variables that a file has set: the file and the line
 
 
@@ -81,6 +82,16 @@ class Setting(click.Option):
         if self.metavar == COUNT and isinstance(value, int) and not isinstance(value, bool):
             return True
         return isinstance(value, str) and (not isinstance(self.type, click.Choice) or value in self.type.choices)
+
+
+def environment() -> dict[str, str]:
+    """As it is without the file: for a process that reads that itself, as it is by then."""
+    found = dict(os.environ)
+    for name, text in applied.items():
+        found.pop(name, None)
+        if text is not None:
+            found[name] = text
+    return found
 
 
 def setting(*names: str, **about: Any) -> Callable[[F], F]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from wakeful.cli.dev import dev
 from wakeful.cli.known_names import meant
 from wakeful.cli.run_command import run
-from wakeful.cli.settings import Setting, holds_secret, origins, refusal
+from wakeful.cli.settings import Setting, applied, holds_secret, origins, refusal
 from wakeful.system import KEYS, KEYS_FILE, WEBHOOK, WEBHOOK_FILE
 
 FILE, PROJECT, TABLE = "wakeful.toml", "pyproject.toml", "tool.wakeful"
@@ -49,19 +49,6 @@ def settings() -> dict[str, Setting]:
     return options
 
 
-_applied: dict[str, str | None] = {}  # what variables that the file has set were before
-
-
-def environment() -> dict[str, str]:
-    """As it is without the file: for a process that reads that itself, as it is by then."""
-    found = dict(os.environ)
-    for name, text in _applied.items():
-        found.pop(name, None)
-        if text is not None:
-            found[name] = text
-    return found
-
-
 @contextmanager
 def applying() -> Iterator[None]:
     """Let the file of this folder count, below the environment, while the block lasts."""
@@ -80,11 +67,11 @@ def applying() -> Iterator[None]:
             before[one.env] = os.environ.get(one.env)
             os.environ[one.env] = str(int(value)) if isinstance(value, int) else value
             origins[one.env] = file.place(key)
-    _applied.update(before)
+    applied.update(before)
     try:
         yield
     finally:
-        _applied.clear()
+        applied.clear()
         for name, text in before.items():
             if text is None:
                 os.environ.pop(name, None)

@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from wakeful.cli import settings_file
 from wakeful.cli.exit_codes import OK
 from wakeful.cli.processes import STOP, STOP_NOW, Assignment
+from wakeful.cli.settings import environment
 from wakeful.cli.terminal_log import Say
 
 LOOK_S = 0.5  # between two looks when nothing happens
@@ -56,7 +56,7 @@ class Process:
                 pass_fds=fds,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                env=settings_file.environment(),
+                env=environment(),
             )
         except OSError:
             os.close(self._lifeline)

@@ -160,7 +160,7 @@ class Queue(DurableObject):
                 log.warning(
                     "queue %s: message %s failed %d times and is parked; its redrive() delivers it anew",
                     *(self.ctx.id.key, id, attempts),
-                    extra={"code": "workers.queue_parked"},
+                    extra={"code": "workers.parked"},
                 )
             return
         letters = [[id, at, kind, bodies[_BODY + number]] for number, id, at, kind, _ in dead]
