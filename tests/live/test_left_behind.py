@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests import keeper
+from tests import keeper, memory_disk
 from tests.live.harness import PROGRAMS
 from tests.yardstick import PATIENCE_S
 
@@ -110,7 +110,7 @@ def test_nothing_outlives_a_run_that_is_ended(how: signal.Signals, options: tupl
         kinds = " ".join(names(list(started)))
         for word in ("postgres", "wakeful.cli dev", "sleep 1000"):
             assert word in kinds, "it starts less than this is about"
-        folders = set(re.findall(r"/tmp/wakeful-postgres-\w+", kinds))
+        folders = set(re.findall(rf"{memory_disk.folder()}/wakeful-postgres-\w+", kinds))
         assert folders
         os.killpg(run.pid, how)  # as a terminal does: the whole group
         run.wait(PATIENCE_S)
