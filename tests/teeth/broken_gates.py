@@ -22,13 +22,13 @@ def what_leaves_waits_for_nothing() -> Any:
 def the_gate_is_always_open() -> Any:
     """Events begin and go on whatever is under way."""
 
-    def make(wait: Any) -> Any:
-        async def broken(self: InputGate) -> None:
-            return
+    def make(is_open: Any) -> Any:
+        def broken(self: InputGate) -> bool:
+            return True
 
-        return broken
+        return property(broken)
 
-    return swapped(InputGate, "wait", make)
+    return swapped(InputGate, "is_open", make)
 
 
 def reads_leave_the_gate_open() -> Any:

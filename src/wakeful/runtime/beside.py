@@ -181,7 +181,7 @@ class StandingTurn(Turn):
         async with self._line:
             self.check_open()
             await self.flush_whole()
-        while self.gate.is_entered and self.gate.is_outside and not self.is_over:
+        while self.gate.is_entered and not self.gate.is_open and not self.is_over:
             await self.gate.wait()  # a section began meanwhile, and what was written before it may not be on its way
             await self.flush_whole()
         await self.activation.settle()
@@ -445,7 +445,7 @@ class BesideEvents:
                 return None if turn.goer is asyncio.current_task() else turn.failure
             await turn.gate.wait()
             await turn.flush_whole()
-            while turn.gate.is_entered and turn.gate.is_outside and not turn.is_over:
+            while turn.gate.is_entered and not turn.gate.is_open and not turn.is_over:
                 await turn.gate.wait()  # a section began meanwhile
                 await turn.flush_whole()
         except Exception as error:
