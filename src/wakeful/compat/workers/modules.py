@@ -7,6 +7,7 @@ from typing import Any
 from wakeful.compat.workers import bridge, entrypoints, failures, forms, sockets, web, wsgi
 from wakeful.compat.workers.js_globals import js_globals
 from wakeful.compat.workers.outbound import fetch
+from wakeful.compat.workers.rpc import RpcStub, RpcTarget
 from wakeful.compat.workers.values import Array, Map, Record, dress, plain
 
 
@@ -36,6 +37,8 @@ def modules(env: Any, context: Any) -> dict[str, ModuleType]:
         wait_until=context.waitUntil,
         python_from_rpc=dress,
         python_to_rpc=plain,
+        RpcTarget=RpcTarget,
+        RpcStub=RpcStub,
         WebSocketPair=sockets.WebSocketPair,
         WebSocketRequestResponsePair=sockets.WebSocketRequestResponsePair,
         asgi=bridge,
