@@ -7,12 +7,14 @@ import hashlib
 import hmac
 import json
 import logging
+import math
 import secrets
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote, unquote
 
 from wakeful.compat.workers import failures, forms, sockets, streams, web
 from wakeful.compat.workers.dates import Date
@@ -32,6 +34,7 @@ def js_globals(env: Any) -> dict[str, Any]:
     return {
         "AbortController": AbortController,
         "AbortSignal": AbortSignal,
+        "ArrayBuffer": SimpleNamespace(new=bytearray),
         "Array": SimpleNamespace(
             new=lambda *items: Array(items), isArray=lambda one: isinstance(one, list), **{"from": Array}
         ),
@@ -42,11 +45,15 @@ def js_globals(env: Any) -> dict[str, Any]:
         "FormData": forms.FormData,
         "Headers": web.Headers,
         "JSON": _Json(),
+        "Math": Math,
+        "Number": SimpleNamespace(isInteger=_is_integer, isFinite=_is_finite, isNaN=lambda one: one != one),
         "Map": SimpleNamespace(new=lambda entries=(): Map(dict(entries))),
         "Object": _Object(),
         "Promise": _Promise(),
         "Request": web.Request,
         "Response": web.Response,
+        "Set": SimpleNamespace(new=lambda items=(): set(items)),
+        "String": str,
         "RangeError": SimpleNamespace(new=failures.JsRangeError),
         "ReadableStream": streams.ReadableStream,
         "WritableStream": streams.WritableStream,
@@ -69,10 +76,13 @@ def js_globals(env: Any) -> dict[str, Any]:
         "clearTimeout": _clear,
         "console": _Console(),
         "crypto": _Crypto(),
+        "decodeURIComponent": unquote,
+        "encodeURIComponent": lambda text: quote(str(text), safe="-_.!~*'()"),
         "env": env,
         "fetch": fetch,
         "performance": SimpleNamespace(now=lambda: time.monotonic() * 1000),
         "queueMicrotask": lambda callback: asyncio.get_running_loop().call_soon(_run, callback),
+        "scheduler": SimpleNamespace(wait=lambda ms, *_: asyncio.sleep(ms / 1000)),
         "setInterval": _set_interval,
         "setTimeout": _set_timeout,
         "structuredClone": lambda value, *_: copy.deepcopy(value),
@@ -176,6 +186,24 @@ class _Console:
 
     def error(self, *parts: Any) -> None:
         log.error("%s", " ".join(str(part) for part in parts))
+
+
+class Math:
+    """`Math`, as far as Python code asks for it."""
+
+    PI, E = math.pi, math.e
+    floor, ceil, sqrt, trunc = math.floor, math.ceil, math.sqrt, math.trunc
+    abs, max, min, pow = abs, max, min, math.pow
+    random = staticmethod(lambda: secrets.randbits(53) / (1 << 53))
+    round = staticmethod(lambda number: math.floor(number + 0.5))
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer()
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 class TextEncoder:

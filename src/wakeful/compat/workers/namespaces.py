@@ -1,8 +1,8 @@
 """Layer 5. `env`: how does the Worker's code reach its objects and its variables?"""
 
 import secrets
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from wakeful.compat.workers.events import Hosted
@@ -156,6 +156,16 @@ class Env:
 
     def __dir__(self) -> list[str]:
         return sorted(self._bindings)
+
+    @contextmanager
+    def _patch(self, given: Any = None, **named: Any) -> Iterator[None]:
+        """`workers.patch_env`: other values under some names, for as long as the block lasts."""
+        before = self._bindings
+        self._bindings = {**before, **option_of(given, named, "patch_env()")}
+        try:
+            yield
+        finally:
+            self._bindings = before
 
 
 def _check_place(options: Mapping[str, Any]) -> None:

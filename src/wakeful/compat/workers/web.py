@@ -100,6 +100,11 @@ class Headers:
 
     entries = items
 
+    def forEach(self, do: Callable[..., Any]) -> None:  # noqa: N802  the name there
+        """With the value first, as there."""
+        for name, value in self.items():
+            do(value, name, self)
+
     def keys(self) -> list[str]:
         return [name for name, _ in self._pairs]
 
