@@ -87,12 +87,12 @@ CODE = """
 class Client:
     """A client of the Worker, on the other side of ASGI."""
 
-    def __init__(self, worker: Worker, path: str) -> None:
+    def __init__(self, worker: Worker, path: str, query: str = "") -> None:
         self._incoming: asyncio.Queue[Any] = asyncio.Queue()
         self._outgoing: asyncio.Queue[Any] = asyncio.Queue()
         self._incoming.put_nowait({"type": "websocket.connect"})
         scope = {"type": "websocket", "scheme": "ws", "path": path, "headers": [(b"host", b"there")]}
-        scope |= {"extensions": {"websocket.http.response": {}}, "query_string": b"", "subprotocols": []}
+        scope |= {"extensions": {"websocket.http.response": {}}, "query_string": query.encode(), "subprotocols": []}
         site = WorkerSite(worker)
         self.task = asyncio.get_running_loop().create_task(
             site(scope, self._incoming.get, self._outgoing.put)  # type: ignore[arg-type]
