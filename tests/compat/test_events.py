@@ -26,7 +26,7 @@ CODE = """
 
         async def bad_answer(self):
             self.ctx.storage.put("kept", 2)
-            return lambda: 1
+            return object()
 
         async def stored(self):
             return await self.ctx.storage.list()

@@ -2,10 +2,13 @@
 
 import asyncio
 import hashlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.compat.workers_stage import played, write_worker
+from wakeful.compat.workers import Request
 from wakeful.compat.workers.failures import JsException, JsRangeError, JsTypeError, Unsupported
 from wakeful.compat.workers.js_globals import Date, js_globals
 from wakeful.compat.workers.urls import FIELDS_MAX, URL, URLSearchParams
@@ -159,3 +162,53 @@ async def test_what_is_aborted_is_not_asked(js: Any) -> None:
     assert [event.type for event in heard] == ["abort"]
     with pytest.raises(JsException, match="enough"):
         await js.fetch("http://127.0.0.1:1/", {"signal": controller.signal})
+
+
+async def test_forms_blobs_and_headers_have_what_javascript_calls_them_by(tmp_path: Path) -> None:
+    code = """
+        from js import Blob, File, FormData, Headers, Math, Number, Object, Set, encodeURIComponent
+        from workers import Response, WorkerEntrypoint, env, import_from_javascript, patch_env
+
+        class Default(WorkerEntrypoint):
+            async def fetch(self, request):
+                form, seen = FormData.new(), []
+                form.append("note", Blob.new(["some ", b"text"], {"type": "text/plain"}))
+                form.append("file", File.new(["x"], "a.txt", type="text/html"), "b.txt")
+                form.append("word", 5)
+                form.forEach(lambda value, name, whole: seen.append([name, getattr(value, "name", value)]))
+                note = form.get("note")
+                headers = Headers.new({"a": "1"})
+                headers.forEach(lambda value, name, whole: seen.append([name, value]))
+                theirs = await import_from_javascript("cloudflare:workers")
+                with patch_env(GREETING="patched"):
+                    patched = theirs.env.GREETING
+                return Response.json([
+                    seen, note.size, note.type, await note.text(), await note.slice(5).text(),
+                    (await note.slice(-4, -2).arrayBuffer()).decode(), len(form.entries()),
+                    Math.floor(2.7), Math.round(2.5), Math.max(1, 3), Number.isInteger(3.0), len(Set.new([1, 1])),
+                    encodeURIComponent("a b/ü!"), getattr(Object, "is")(float("nan"), float("nan")), Object.is_(0, "0"),
+                    patched, env.GREETING,
+                ])
+    """
+    wrangler = 'name = "sample"\nmain = "entry.py"\n[vars]\nGREETING = "hello"\n'
+    async with played(write_worker(tmp_path, code, wrangler)) as (worker, _):
+        answer = await worker.fetch(Request("http://x/"))
+        assert await answer.json() == [
+            [["note", "blob"], ["file", "b.txt"], ["word", "5"], ["a", "1"]],
+            *[9, "text/plain", "some text", "text", "te", 3],
+            *[2, 3, 3, True, 1, "a%20b%2F%C3%BC!", True, False, "patched", "hello"],
+        ]
+
+
+async def test_a_javascript_module_that_is_not_here_is_named(tmp_path: Path) -> None:
+    code = """
+        from workers import Response, WorkerEntrypoint, import_from_javascript
+
+        class Default(WorkerEntrypoint):
+            async def fetch(self, request):
+                import_from_javascript("cloudflare:sockets")
+    """
+    wrangler = 'name = "sample"\nmain = "entry.py"\n'
+    async with played(write_worker(tmp_path, code, wrangler)) as (worker, _):
+        with pytest.raises(NotImplementedError, match="cloudflare:sockets"):
+            await worker.fetch(Request("http://x/"))

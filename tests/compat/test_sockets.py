@@ -87,12 +87,12 @@ CODE = """
 class Client:
     """A client of the Worker, on the other side of ASGI."""
 
-    def __init__(self, worker: Worker, path: str) -> None:
+    def __init__(self, worker: Worker, path: str, query: str = "") -> None:
         self._incoming: asyncio.Queue[Any] = asyncio.Queue()
         self._outgoing: asyncio.Queue[Any] = asyncio.Queue()
         self._incoming.put_nowait({"type": "websocket.connect"})
         scope = {"type": "websocket", "scheme": "ws", "path": path, "headers": [(b"host", b"there")]}
-        scope |= {"extensions": {"websocket.http.response": {}}, "query_string": b"", "subprotocols": []}
+        scope |= {"extensions": {"websocket.http.response": {}}, "query_string": query.encode(), "subprotocols": []}
         site = WorkerSite(worker)
         self.task = asyncio.get_running_loop().create_task(
             site(scope, self._incoming.get, self._outgoing.put)  # type: ignore[arg-type]
@@ -299,3 +299,122 @@ async def test_sockets_are_served_with_the_limits_of_all_others(folder: Path) ->
         await socket.send_bytes(b"x" * (worker.app.deployment.limits.socket_message_bytes + 1))
         assert (await socket.receive(timeout=30)).data == 1009
     worker.unload()
+
+
+EVENTS = """
+    import asyncio
+    from js import Object, WebSocketPair, WebSocketRequestResponsePair
+    from workers import DurableObject, Response, WorkerEntrypoint
+
+    class Sample(DurableObject):
+        async def fetch(self, request):
+            client, server = Object.values(WebSocketPair.new())
+            self.ctx.acceptWebSocket(server)
+            self.ctx.setWebSocketAutoResponse(WebSocketRequestResponsePair.new("ping", "pong"))
+            return Response(None, status=101, web_socket=client)
+
+        async def webSocketMessage(self, ws, message):
+            if message == "leave":
+                ws.close(1009, "as you wish")
+            if message == "slowly":
+                await self.ctx.storage.put("began", 1)
+                await asyncio.sleep(30)
+                await self.ctx.storage.put("ended", 1)
+
+        async def webSocketClose(self, ws, code, reason, was_clean):
+            await self.ctx.storage.put("closed", [code, was_clean])
+
+        async def webSocketError(self, ws, error):
+            await self.ctx.storage.put("broken", [str(error), ws.readyState])
+
+        def limit(self, ms=None):
+            self.ctx.setHibernatableWebSocketEventTimeout(ms)
+
+        def limit_now(self):
+            return self.ctx.getHibernatableWebSocketEventTimeout()
+
+        def answered(self):
+            found = [self.ctx.getWebSocketAutoResponseTimestamp(ws) for ws in self.ctx.getWebSockets()]
+            return [None if one is None else one.getTime() for one in found]
+
+        async def stored(self):
+            return await self.ctx.storage.list()
+
+    class Default(WorkerEntrypoint):
+        async def fetch(self, request):
+            return await self.env.SAMPLE.getByName("room").fetch(request)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "told"),
+    [
+        (1002, "", {"broken": ["Error: the connection broke with 1002: no WebSocket frame", 2]}),
+        (1009, "too long", {"broken": ["Error: the connection broke with 1009: too long", 2]}),
+        (1006, "", {"closed": [1006, False]}),
+        (1001, "bye", {"closed": [1001, True]}),
+    ],
+)
+async def test_a_connection_that_breaks_for_what_was_said_is_an_error_and_one_that_is_left_a_close(
+    tmp_path: Path, code: int, reason: str, told: dict[str, Any]
+) -> None:
+    async with played(write_worker(tmp_path, EVENTS)) as (worker, world):
+        client = Client(worker, "/")
+        assert (await client.hear())["type"] == "accept"
+        client.leave(code, reason)
+        await world.settle()
+        assert await worker.env.SAMPLE.getByName("room").stored() == told
+
+
+async def test_a_code_that_the_object_itself_closes_with_is_no_error(tmp_path: Path) -> None:
+    async with played(write_worker(tmp_path, EVENTS)) as (worker, world):
+        client = Client(worker, "/")
+        await client.hear()
+        client.say("leave")
+        assert (await client.hear())["code"] == 1009
+        client.leave(1009, "as you wish")
+        await world.settle()
+        assert await worker.env.SAMPLE.getByName("room").stored() == {"closed": [1009, True]}
+
+
+async def test_when_the_automatic_answer_was_had_last_is_known_wherever_the_client_is(tmp_path: Path) -> None:
+    for nodes in (None, 3):
+        async with played(write_worker(tmp_path, EVENTS), **({} if nodes is None else {"nodes": nodes})) as (
+            worker,
+            world,
+        ):
+            sample = worker.env.SAMPLE.getByName("room")
+            client, silent = Client(worker, "/"), Client(worker, "/")
+            await client.hear()
+            await silent.hear()
+            assert await sample.answered() == [None, None]
+            await world.advance("1m")
+            client.say("ping")
+            assert await client.hear() == "pong"
+            at = round(world.now().timestamp() * 1000)
+            await world.advance("1m")
+            [answered] = [one for one in await sample.answered() if one is not None]
+            assert abs(answered - at) < 1_000
+
+
+async def test_a_handler_runs_for_as_long_as_the_object_says_also_after_its_sleep(tmp_path: Path) -> None:
+    async with played(write_worker(tmp_path, EVENTS)) as (worker, world):
+        sample = worker.env.SAMPLE.getByName("room")
+        await sample.limit(5_000)
+        for bad in (-1, 1.5, 604_800_001, "5"):
+            with pytest.raises(TypeError, match="milliseconds"):
+                await sample.limit(bad)
+        client = Client(worker, "/")
+        await client.hear()
+        await world.crash()
+        await world.restart()
+        assert await sample.limit_now() == 5_000
+        client = Client(worker, "/")
+        await client.hear()
+        client.say("slowly")
+        await world.advance("1m")
+        assert "ended" not in await sample.stored()
+        await sample.limit()
+        client.say("slowly")
+        await world.advance("1m")
+        assert (await sample.stored())["ended"] == 1

@@ -306,11 +306,11 @@ async def test_rows_are_read_ahead_only_for_workers_that_speak_of_kv(tmp_path: P
     (tmp_path / "beside.py").write_text("def count(storage):\n    return len(list(storage.kv.list()))\n")
     worker: Any = load(write_worker(tmp_path, code))
     try:
-        assert not worker.classes["Sample"]._hosted.uses_kv()
+        assert not worker.classes["Sample"]._hosted.uses("kv")
         async with worker.app.world():
             sample = worker.env.SAMPLE.getByName("x")
             await sample.fill()
             assert await sample.count() == 100
-        assert worker.classes["Sample"]._hosted.uses_kv()
+        assert worker.classes["Sample"]._hosted.uses("kv")
     finally:
         worker.unload()

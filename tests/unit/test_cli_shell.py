@@ -131,6 +131,25 @@ def test_init_writes_a_project_whose_test_passes_and_overwrites_nothing(wakeful:
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
 
+def test_init_writes_a_worker_whose_test_passes(wakeful: Stage) -> None:
+    made = wakeful("init", "--workers", "to do", "--json").json
+    assert made["files"] == [
+        *(".gitignore", "README.md", "pyproject.toml", "src/entry.py", "tests/test_entry.py", "wrangler.jsonc")
+    ]
+    folder = wakeful.path / "to do"
+    assert '"name": "to-do"' in (folder / "wrangler.jsonc").read_text()
+    assert "wakeful dev --workers ." in wakeful("init", "--workers", "other").out
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+    again = wakeful("init", "--workers", "to do")
+    assert (again.code, "src/entry.py" in again.err) == (2, True)
+
+
 def test_init_into_a_folder_that_is_there_and_where_it_can_t(wakeful: Stage) -> None:
     (wakeful.path / "here").mkdir()
     (wakeful.path / "here" / "notes.txt").write_text("mine")

@@ -202,6 +202,11 @@ async def come_back() -> None:
         await turn.gate.wait()
 
 
+def continue_chain(path: tuple[ObjectId, ...]) -> None:
+    """What runs in this context was called over these objects."""
+    _CHAIN.set(path)
+
+
 def go_on_when_open(do: Callable[[], Any]) -> None:
     """Call it now, or as soon as the gate of the object whose code asks is open; not at all if that is no more."""
     turn = CURRENT.get()

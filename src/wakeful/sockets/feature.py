@@ -7,7 +7,7 @@ from wakeful.runtime.timer_handler import Failed, RowTimers
 from wakeful.runtime.turn import Turn
 from wakeful.sockets import records as keeping
 from wakeful.sockets.gateways import GATEWAYS, LOST, Gateways
-from wakeful.sockets.node_sockets import NodeSockets, feature_of
+from wakeful.sockets.node_sockets import ANSWERED, NodeSockets, feature_of
 from wakeful.sockets.outbox import CLOSE as CLOSED_BY
 from wakeful.sockets.outbox import REQUEST, effect, put
 from wakeful.sockets.socket import FEATURE
@@ -112,6 +112,7 @@ class SocketFeature(Feature):
         node.timer_runs.register(Lost(node.limits.alarm_deadline_ms), quiet=True)
         node.timer_runs.register(Closes(node.limits.alarm_deadline_ms))
         node.routes.requests[REQUEST] = lambda *batch: feature.gateway.take(*batch)
+        node.routes.requests[ANSWERED] = lambda ids: feature.gateway.answered_at(ids)
 
     async def started(self, node: "Node") -> None:
         """See whose sockets were lost, now and whenever nodes come or go."""

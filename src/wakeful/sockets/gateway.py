@@ -140,6 +140,7 @@ class Gateway:
             return
         auto = held.here.auto
         if auto is not None and message == auto[0]:
+            held.answered_at = node.clock.now()
             held.push(auto[1], limits.socket_queue_bytes)
             return
         held.number += 1
@@ -183,6 +184,11 @@ class Gateway:
         else:
             if answer is not None:
                 held.close(*answer)
+
+    def answered_at(self, ids: list[str]) -> dict[str, int]:
+        """When messages of these sockets had the automatic answer last, of those that had it."""
+        found = ((id, held.answered_at) for id in ids if (held := self.sockets.get(id)) is not None)
+        return {id: at for id, at in found if at is not None}
 
     async def on_disconnect(self, held: Held, code: int, reason: str, *, was_clean: bool) -> None:
         """The connection is gone; returns when the object knows, if it can."""

@@ -70,6 +70,7 @@ class Held(Paced):
     __slots__ = (
         "_bytes",
         "_line",
+        "answered_at",
         "closing",
         "epoch",
         "here",
@@ -95,6 +96,7 @@ class Held(Paced):
         self.closing: tuple[int, str] | None = None  # this side has closed it, or will behind what waits
         self.writer: asyncio.Task[None] | None = None
         self.number = 0  # of its messages so far
+        self.answered_at: int | None = None  # when a message of it had the automatic answer last
         self.epoch = 0  # of the owner that sent last
         # Where the object's events are no turns: what came while it is at a message before, and who brings it there.
         self.unheard: deque[tuple[int, Message]] | None = None

@@ -1,20 +1,24 @@
 """Layer 4. What do the sockets of one node share?"""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime.turn import running_turn
 from wakeful.sockets import socket as sockets
 from wakeful.sockets.gateway import Gateway
-from wakeful.sockets.gateways import Sweep
+from wakeful.sockets.gateways import Sweep, name_of
 from wakeful.sockets.outbox import Effect, Outbox
 from wakeful.sockets.socket import FEATURE, Message, Socket
 from wakeful.store.protocol import NodeRow
-from wakeful.values.errors import NotRunning
+from wakeful.values.errors import DeadlineExceeded, NotRunning, Unavailable
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
     from wakeful.runtime.object_runtime import ObjectRuntime
+
+ANSWERED = "sockets.answered"  # what other nodes are asked by for the times of automatic answers
+ANSWERED_MS = 2_000
 
 
 class NodeSockets:
@@ -39,6 +43,24 @@ class NodeSockets:
     def _row_of(self, name: str) -> NodeRow | None:
         """The node of that name, where others see it."""
         return next((row for home in self._node.all_homes if (row := home.membership.nodes.get(name))), None)
+
+    async def answered_at(self, ids: Mapping[str, list[str]]) -> dict[str, int]:
+        """When sockets, by their gateways, had the automatic answer last; those of one that can't be asked are left out."""
+        main = self.main
+        told = await asyncio.gather(*(main._ask_answered(gateway, held) for gateway, held in ids.items()))
+        return {id: at for one in told for id, at in one.items()}
+
+    async def _ask_answered(self, gateway: str, ids: list[str]) -> dict[str, int]:
+        if gateway == self._gateway.id:
+            return self._gateway.answered_at(ids)
+        row = self._row_of(name_of(gateway))
+        if row is None:
+            return {}
+        try:
+            found: dict[str, int] = await self._node.routes.ask(row, ANSWERED, ids, timeout_ms=ANSWERED_MS)
+        except (Unavailable, DeadlineExceeded):
+            return {}
+        return found
 
     def release(self, effects: Iterable[tuple[str, Effect]]) -> None:
         """A turn is on disk: what it sends leaves."""

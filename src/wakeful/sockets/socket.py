@@ -96,6 +96,12 @@ class Socket:
         return "closed" if kept is None else "open" if kept.closing is None else "closing"
 
     @property
+    def is_closed_here(self) -> bool:
+        """The object has closed it, and its client did not leave by itself."""
+        kept = keeping.known(self._turn(), self.id) or self._last
+        return kept is not None and kept.closing is not None
+
+    @property
     def tags(self) -> tuple[str, ...]:
         """What `ctx.sockets(tag)` finds it by. Assign to change them; saved with the turn."""
         return (keeping.known(self._turn(), self.id) or self._last or self._missing()).tags

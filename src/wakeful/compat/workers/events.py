@@ -47,7 +47,7 @@ class Hosted:
         beside: WaitUntilTasks,
         *,
         deletes_alarm: bool,
-        uses_kv: Callable[[], bool],
+        uses: Callable[[str], bool],
         keeps_history: bool,
     ) -> None:
         self.cls = cls
@@ -55,7 +55,7 @@ class Hosted:
         self.env = env
         self.beside = beside
         self.deletes_alarm = deletes_alarm  # whether deleteAll() does
-        self.uses_kv = uses_kv  # whether its Worker speaks of `kv`: then rows must be in memory before its code runs
+        self.uses = uses  # whether its Worker speaks of `kv` and the like: what that needs is had before its code runs
         self.keeps_history = keeps_history  # whether its Worker speaks of bookmarks: who does not pays nothing for them
         self.has_alarm = callable(getattr(cls, "alarm", None))
 

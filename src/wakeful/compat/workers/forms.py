@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote, unquote, unquote_to_bytes
 
 from wakeful.compat.workers.failures import JsTypeError
+from wakeful.compat.workers.values import option_of
 
 Data = bytes  # inside a class with a method of that name
 _BOUNDARY = "wakeful-form-boundary-"
@@ -27,12 +28,27 @@ class Blob:
         )
         self.content_type = content_type
 
+    @classmethod
+    def new(cls, parts: Any = (), options: Any = None, **named: Any) -> "Blob":
+        """As JavaScript makes one: parts, and `type` among the options."""
+        return cls(list(parts), str(option_of(options, named, "Blob").get("type", "")))
+
     @property
     def size(self) -> int:
         return len(self._data)
 
+    @property
+    def type(self) -> str:
+        return self.content_type
+
+    def slice(self, start: int = 0, end: int | None = None, content_type: str = "") -> "Blob":
+        """A part of it; counted from the end where a number is below zero."""
+        return Blob(self._data[slice(start, end)], content_type)
+
     async def bytes(self) -> Data:
         return self._data
+
+    arrayBuffer = bytes  # noqa: N815  the name there
 
     async def text(self) -> str:
         return self._data.decode(errors="replace")
@@ -45,6 +61,11 @@ class File(Blob):
         super().__init__(data, content_type)
         self.name = filename
 
+    @classmethod
+    def new(cls, parts: Any = (), name: str = "", options: Any = None, **named: Any) -> "File":  # type: ignore[override]
+        """As JavaScript makes one: parts, a name, and `type` among the options."""
+        return cls(list(parts), name, str(option_of(options, named, "File").get("type", "")))
+
 
 class FormData:
     """The fields of a form, in order; a field may come several times."""
@@ -56,6 +77,10 @@ class FormData:
             for one in value if isinstance(value, list) else [value]:
                 self.append(name, one)
 
+    @classmethod
+    def new(cls, given: Any = None) -> "FormData":
+        return cls(given)
+
     def get(self, name: str) -> Any:
         return next((value for known, value in self._pairs if known == name), None)
 
@@ -64,12 +89,14 @@ class FormData:
 
     getAll = get_all  # noqa: N815  the name there
 
-    def append(self, name: str, value: Any) -> None:
+    def append(self, name: str, value: Any, filename: str | None = None) -> None:
+        if isinstance(value, Blob) and (filename is not None or not isinstance(value, File)):
+            value = File(value._data, filename or "blob", value.content_type)  # as there
         self._pairs.append((str(name), value if isinstance(value, Blob) else str(value)))
 
-    def set(self, name: str, value: Any) -> None:
+    def set(self, name: str, value: Any, filename: str | None = None) -> None:
         self.delete(name)
-        self.append(name, value)
+        self.append(name, value, filename)
 
     def delete(self, name: str) -> None:
         self._pairs = [pair for pair in self._pairs if pair[0] != name]
@@ -79,6 +106,13 @@ class FormData:
 
     def items(self) -> list[tuple[str, Any]]:
         return list(self._pairs)
+
+    entries = items
+
+    def forEach(self, do: Any) -> None:  # noqa: N802  the name there
+        """With the value first, as there."""
+        for name, value in self.items():
+            do(value, name, self)
 
     def keys(self) -> list[str]:
         return [name for name, _ in self._pairs]

@@ -14,10 +14,11 @@ from wakeful.compat.workers.conduits import conduits_of
 from wakeful.compat.workers.events import Hosted, begin_event
 from wakeful.compat.workers.failures import JsException, Reset, reset_error
 from wakeful.compat.workers.ids import DurableObjectId, id_of_key
+from wakeful.compat.workers.rpc import loans_of, reach, unpack_call
 from wakeful.compat.workers.sockets import WebSocket
 from wakeful.compat.workers.state import State
 from wakeful.compat.workers.values import Record, result_of
-from wakeful.compat.workers.web import Response, pack, request_of, response_data, unpack
+from wakeful.compat.workers.web import Response, pack, request_of, response_data
 from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.registry import LIFECYCLE
@@ -37,10 +38,13 @@ log = logging.getLogger("wakeful.workers")
 
 INSIDE = "\0workers"  # who asks for a socket of an object here; no token can have that name
 NAME = "wakeful.name"  # the argument in which a caller says the name behind a hashed id
+REACH = "workers_reach"  # the method behind properties, and names of properties
 NAME_CHARS_MAX = 1_024  # a longer name is not told to the object, as there
 HISTORY = "30d"  # as there
 RESTORED = "the object was brought back to what it was, and is made anew"
 NAME_SLOT: Slot = (SYSTEM, "workers.name")
+# What a connection ends with when the two sides don't understand each other, and not because one leaves.
+BROKEN = {1002: "no WebSocket frame", 1007: "text that is no UTF-8", 1009: "a message that is too large"}
 # Called by the runtime there, never by callers.
 EVENTS = frozenset({"alarm", "webSocketMessage", "webSocketClose", "webSocketError"})
 
@@ -112,9 +116,16 @@ class Host:
 
     async def _part(self, socket: Socket, code: int, reason: str, was_clean: bool) -> None:
         """A client is gone."""
+        is_closed_here = socket.is_closed_here
         if self._state is not None:
+            is_closed_here = is_closed_here or self._state.sockets.of(socket).is_closed_here
             self._state.sockets.begin_parting(socket)
-        if hasattr(self._hosted.cls, "webSocketClose"):
+        if code in BROKEN and not is_closed_here and hasattr(self._hosted.cls, "webSocketError"):
+            words = f"the connection broke with {code}: {reason or BROKEN[code]}"
+            await self._tell(
+                lambda found, ws: found.webSocketError(*_fitting(found.webSocketError, ws, JsException(words))), socket
+            )
+        elif hasattr(self._hosted.cls, "webSocketClose"):
             await self._tell(
                 lambda found, ws: found.webSocketClose(*_fitting(found.webSocketClose, ws, code, reason, was_clean)),
                 socket,
@@ -126,16 +137,38 @@ class Host:
         await self._learn(None)
         assert self._state is not None
         ws = self._state.sockets.of(socket)
+        if self._hosted.uses("setHibernatableWebSocketEventTimeout"):
+            await self._state.sockets.look_at_limit(self._state.turn)
         try:
-            await self._event(lambda: tell(self._object, ws))
+            async with asyncio.timeout(self._state.sockets.limit_s) as limit:
+                await self._event(lambda: tell(self._object, ws))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            log.warning(
+                "%s: the handler of a socket took longer than setHibernatableWebSocketEventTimeout() allows",
+                self._activation.id,
+                extra={"code": "workers.socket"},
+            )
         except Exception:
             log.exception("%s: the handler of a socket raised", self._activation.id, extra={"code": "workers.socket"})
 
     async def _answer(self, method: str, found: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        claim = conduits_of(self._activation.node).claim
-        given = [unpack(one, claim) for one in args]
-        answer = await result_of(found(*given, **{key: unpack(value, claim) for key, value in kwargs.items()}))
-        return pack(answer, f"answer of {self._activation.id}.{method}()", self._offer)
+        freight = loans_of(self._activation.node).freight(self._activation)
+        given, named = unpack_call((args, kwargs), freight) or ((), {})
+        answer = await result_of(found(*given, **named))
+        return pack(answer, f"answer of {self._activation.id}.{method}()", freight)
+
+    async def workers_reach(self, path: list[str], packed: Any, **kwargs: Any) -> Any:
+        """A caller's event: one of its properties, or what is behind one."""
+        await self._learn(kwargs.pop(NAME, None))
+        freight = loans_of(self._activation.node).freight(self._activation)
+
+        async def run() -> Any:
+            found = await reach(self._object, tuple(path), unpack_call(packed, freight))
+            return pack(found, f"{self._activation.id}.{'.'.join(path)}", freight)
+
+        return await self._event(run)
 
     def _offer(self, stream: Any, hear: Any = None) -> list[Any]:
         return conduits_of(self._activation.node).offer(stream, self._activation, hear)
@@ -171,7 +204,11 @@ class Host:
     async def _prepare(self, state: State) -> None:
         """Have in memory what the object's code finds there without waiting."""
         await state.sockets.look(state.turn)
-        if self._hosted.uses_kv():
+        if self._hosted.uses("setHibernatableWebSocketEventTimeout"):
+            await state.sockets.look_at_limit(state.turn)
+        if self._hosted.uses("getWebSocketAutoResponseTimestamp"):
+            await state.sockets.look_at_answers(state.turn)
+        if self._hosted.uses("kv"):
             await self._activation.rows.gather(USER, self._activation.node.limits.cache_bytes_per_object)
 
     async def _learn(self, name: str | None) -> None:

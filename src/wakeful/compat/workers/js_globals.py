@@ -7,15 +7,17 @@ import hashlib
 import hmac
 import json
 import logging
+import math
 import secrets
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote, unquote
 
 from wakeful.compat.workers import failures, forms, sockets, streams, web
+from wakeful.compat.workers.dates import Date
 from wakeful.compat.workers.outbound import OutgoingSocket, fetch
 from wakeful.compat.workers.urls import URL, URLSearchParams
 from wakeful.compat.workers.values import Array, Map, Record, dress, option_of, plain, result_of
@@ -32,6 +34,7 @@ def js_globals(env: Any) -> dict[str, Any]:
     return {
         "AbortController": AbortController,
         "AbortSignal": AbortSignal,
+        "ArrayBuffer": SimpleNamespace(new=bytearray),
         "Array": SimpleNamespace(
             new=lambda *items: Array(items), isArray=lambda one: isinstance(one, list), **{"from": Array}
         ),
@@ -42,11 +45,15 @@ def js_globals(env: Any) -> dict[str, Any]:
         "FormData": forms.FormData,
         "Headers": web.Headers,
         "JSON": _Json(),
+        "Math": Math,
+        "Number": SimpleNamespace(isInteger=_is_integer, isFinite=_is_finite, isNaN=lambda one: one != one),
         "Map": SimpleNamespace(new=lambda entries=(): Map(dict(entries))),
         "Object": _Object(),
         "Promise": _Promise(),
         "Request": web.Request,
         "Response": web.Response,
+        "Set": SimpleNamespace(new=lambda items=(): set(items)),
+        "String": str,
         "RangeError": SimpleNamespace(new=failures.JsRangeError),
         "ReadableStream": streams.ReadableStream,
         "WritableStream": streams.WritableStream,
@@ -69,94 +76,18 @@ def js_globals(env: Any) -> dict[str, Any]:
         "clearTimeout": _clear,
         "console": _Console(),
         "crypto": _Crypto(),
+        "decodeURIComponent": unquote,
+        "encodeURIComponent": lambda text: quote(str(text), safe="-_.!~*'()"),
         "env": env,
         "fetch": fetch,
         "performance": SimpleNamespace(now=lambda: time.monotonic() * 1000),
         "queueMicrotask": lambda callback: asyncio.get_running_loop().call_soon(_run, callback),
+        "scheduler": SimpleNamespace(wait=lambda ms, *_: asyncio.sleep(ms / 1000)),
         "setInterval": _set_interval,
         "setTimeout": _set_timeout,
         "structuredClone": lambda value, *_: copy.deepcopy(value),
         "undefined": None,
     }
-
-
-class Date(datetime):
-    """A time: a `datetime`, which everything here takes where a Date is expected, with JavaScript's methods."""
-
-    def __new__(cls, *given: Any, **named: Any) -> "Date":
-        if len(given) > 2 or named or (given and isinstance(given[0], bytes)):  # as datetime and pickle make one
-            return super().__new__(cls, *given, **named)
-        return cls.new(*given)
-
-    @classmethod
-    def new(cls, ms: Any = None) -> "Date":
-        """That time: milliseconds, text or a datetime; now when there is none."""
-        if isinstance(ms, datetime):
-            ms = ms.timestamp() * 1000
-        return cls.fromtimestamp(
-            (cls.parse(ms) if isinstance(ms, str) else Date.now() if ms is None else int(ms)) / 1000, UTC
-        )
-
-    @staticmethod
-    def now(tz: Any = None) -> Any:
-        """The milliseconds now."""
-        return int(time.time() * 1000) if tz is None else datetime.now(tz)
-
-    @staticmethod
-    def parse(text: str) -> int:
-        found = datetime.fromisoformat(text)
-        return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
-
-    @staticmethod
-    def UTC(  # noqa: N802  the name there
-        year: int, month: int = 0, day: int = 1, hour: int = 0, minute: int = 0, second: int = 0, ms: int = 0
-    ) -> int:
-        return int(datetime(year, month + 1, day, hour, minute, second, ms * 1000, UTC).timestamp() * 1000)
-
-    def getTime(self) -> int:  # noqa: N802  the names there
-        return round(self.timestamp() * 1000)
-
-    valueOf = getTime  # noqa: N815
-
-    def toISOString(self) -> str:  # noqa: N802
-        return self.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{self.microsecond // 1000:03}Z"
-
-    toJSON = toISOString  # noqa: N815
-
-    def toUTCString(self) -> str:  # noqa: N802
-        return self.astimezone(UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
-
-    def getFullYear(self) -> int:  # noqa: N802
-        return self.year
-
-    def getMonth(self) -> int:  # noqa: N802
-        """From 0 on, as there."""
-        return self.month - 1
-
-    def getDate(self) -> int:  # noqa: N802
-        return self.day
-
-    def getDay(self) -> int:  # noqa: N802
-        """Of the week, from Sunday, which is 0."""
-        return self.isoweekday() % 7
-
-    def getHours(self) -> int:  # noqa: N802
-        return self.hour
-
-    def getMinutes(self) -> int:  # noqa: N802
-        return self.minute
-
-    def getSeconds(self) -> int:  # noqa: N802
-        return self.second
-
-    def getMilliseconds(self) -> int:  # noqa: N802
-        return self.microsecond // 1000
-
-    def getTimezoneOffset(self) -> int:  # noqa: N802
-        return 0
-
-    getUTCFullYear, getUTCMonth, getUTCDate, getUTCDay = getFullYear, getMonth, getDate, getDay  # noqa: N815
-    getUTCHours, getUTCMinutes, getUTCSeconds = getHours, getMinutes, getSeconds  # noqa: N815
 
 
 class _Json:
@@ -255,6 +186,24 @@ class _Console:
 
     def error(self, *parts: Any) -> None:
         log.error("%s", " ".join(str(part) for part in parts))
+
+
+class Math:
+    """`Math`, as far as Python code asks for it."""
+
+    PI, E = math.pi, math.e
+    floor, ceil, sqrt, trunc = math.floor, math.ceil, math.sqrt, math.trunc
+    abs, max, min, pow = abs, max, min, math.pow
+    random = staticmethod(lambda: secrets.randbits(53) / (1 << 53))
+    round = staticmethod(lambda number: math.floor(number + 0.5))
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer()
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 class TextEncoder:

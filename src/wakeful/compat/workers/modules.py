@@ -1,12 +1,14 @@
 """Layer 5. What do `import workers`, `import js` and `import pyodide.ffi` give to a Worker's code?"""
 
 import asyncio
+from collections.abc import Generator
 from types import ModuleType
 from typing import Any
 
 from wakeful.compat.workers import bridge, entrypoints, failures, forms, sockets, web, wsgi
 from wakeful.compat.workers.js_globals import js_globals
 from wakeful.compat.workers.outbound import fetch
+from wakeful.compat.workers.rpc import RpcStub, RpcTarget
 from wakeful.compat.workers.values import Array, Map, Record, dress, plain
 
 
@@ -17,6 +19,14 @@ def modules(env: Any, context: Any) -> dict[str, ModuleType]:
         "WorkerEntrypoint": entrypoints.WorkerEntrypoint,
         "WorkflowEntrypoint": entrypoints.WorkflowEntrypoint,
     }
+
+    def import_from_javascript(name: str) -> ModuleType:
+        if name != "cloudflare:workers":
+            raise failures.Unsupported(
+                f"import_from_javascript({name!r}): there is no JavaScript here, and of its modules cloudflare:workers alone"
+            )
+        return cloudflare
+
     workers = _module(
         "workers",
         **entries,
@@ -31,15 +41,23 @@ def modules(env: Any, context: Any) -> dict[str, ModuleType]:
         Context=Any,
         fetch=fetch,
         handler=entrypoints.handler,
+        import_from_javascript=import_from_javascript,
+        patch_env=env._patch,
         env=env,
         waitUntil=context.waitUntil,
         wait_until=context.waitUntil,
         python_from_rpc=dress,
         python_to_rpc=plain,
+        RpcTarget=RpcTarget,
+        RpcStub=RpcStub,
         WebSocketPair=sockets.WebSocketPair,
         WebSocketRequestResponsePair=sockets.WebSocketRequestResponsePair,
         asgi=bridge,
         wsgi=wsgi,
+    )
+    cloudflare = JsModule("cloudflare:workers")
+    vars(cloudflare).update(
+        entries, env=env, waitUntil=context.waitUntil, RpcTarget=RpcTarget, RpcStub=RpcStub, withEnv=env._patch
     )
     ffi = _module(
         "pyodide.ffi",
@@ -73,6 +91,17 @@ def modules(env: Any, context: Any) -> dict[str, ModuleType]:
         "pyodide.http": http,
         "pyodide.webloop": _module("pyodide.webloop", WebLoop=asyncio.AbstractEventLoop),
     }
+
+
+class JsModule(ModuleType):
+    """A module that can be awaited, as an import in JavaScript is."""
+
+    def __await__(self) -> Generator[Any, None, "JsModule"]:
+        return self
+        yield  # pragma: no cover  (makes this a generator)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{self.__name__}.{name} is not here; docs/cloudflare.md says what is")
 
 
 def _module(name: str, **members: Any) -> ModuleType:

@@ -1,18 +1,19 @@
 """Layer 5. `env`: how does the Worker's code reach its objects and its variables?"""
 
 import secrets
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from wakeful.compat.workers.conduits import Conduits, conduits_of
 from wakeful.compat.workers.events import Hosted
 from wakeful.compat.workers.failures import JsTypeError, MissingBinding
-from wakeful.compat.workers.host import NAME
+from wakeful.compat.workers.host import NAME, REACH
 from wakeful.compat.workers.ids import CONTENT_BYTES, DurableObjectId, id_of_text, named_id, unique_id
-from wakeful.compat.workers.values import option_of, start_task, text_of
-from wakeful.compat.workers.web import Request, Response, pack, request_data, response_of, unpack
-from wakeful.runtime.beside import come_back
+from wakeful.compat.workers.rpc import Given, Path, Property, RpcPromise, loans_of, pack_call, promise
+from wakeful.compat.workers.values import option_of, text_of
+from wakeful.compat.workers.web import Freight, Request, Response, request_data, response_of, unpack
+from wakeful.runtime.beside import StandingTurn, come_back
+from wakeful.runtime.turn import CURRENT
 from wakeful.values.errors import UnknownMethod
 from wakeful.values.ids import ObjectId
 
@@ -43,34 +44,40 @@ class Stub:
         if name.startswith("_"):
             raise AttributeError(name)
 
-        def method(*args: Any, **kwargs: Any) -> "asyncio.Task[Any]":
-            return self._begin(self._call(name, args, kwargs), name)
-
-        method.__name__ = name
-        return method
+        return Property(self, (name,))
 
     def __repr__(self) -> str:
         return f"<{self._namespace.hosted.name}/{self.id.key}>"
 
-    def _begin(self, call: Any, what: str) -> "asyncio.Task[Any]":
+    def _begin(self, call: Any, what: str) -> RpcPromise:
         node = self._namespace.app.deployment.node
-        return start_task(call, node.keep if node is not None else _nobody, f"{self!r}.{what}()")
+        return promise(call, f"{self!r}.{what}()", node.keep if node is not None else _nobody)
+
+    def _use(self, path: Path, given: Given | None) -> RpcPromise:
+        return self._begin(self._reach(path, given), ".".join(path))
+
+    def _reference(self) -> list[Any]:
+        """How it is sent to somebody else, who gets one like it."""
+        return ["stub", self._namespace.hosted.name, self.id.toString(), self.id.name]
 
     async def _fetch(self, request: Request) -> Response:
-        streams = self._conduits
-        answer = await self._send("fetch", (request_data(request, streams.offer),), {})
-        return response_of(answer, streams.claim)
+        freight = self._freight()
+        answer = await self._send("fetch", (request_data(request, freight.offer),), {})
+        return response_of(answer, freight.claim)
 
-    async def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        what = f"arguments of {self!r}.{name}()"
-        streams = self._conduits
-        given = tuple(pack(one, what, streams.offer) for one in args)
-        named = {key: pack(one, what, streams.offer) for key, one in kwargs.items()}
-        return unpack(await self._send(name, given, named), streams.claim)
+    async def _reach(self, path: Path, given: Given | None) -> Any:
+        what, freight = f"{self!r}.{'.'.join(path)}", self._freight()
+        packed = pack_call(given, what, freight)
+        if given is not None and len(path) == 1:
+            args, kwargs = packed
+            return unpack(await self._send(path[0], tuple(args), kwargs), freight)
+        return unpack(await self._send(REACH, (list(path), packed), {}), freight)
 
-    @property
-    def _conduits(self) -> Conduits:
-        return conduits_of(self._namespace.app.deployment.node)
+    def _freight(self) -> Freight:
+        """What carries that of the arguments which can't be copied: for the object whose code calls, or the Worker's."""
+        turn = CURRENT.get()
+        activation = turn.activation if isinstance(turn, StandingTurn) else None
+        return loans_of(self._namespace.app.deployment.node).freight(activation)
 
     async def _send(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         namespace, id = self._namespace, self.id
@@ -149,6 +156,16 @@ class Env:
 
     def __dir__(self) -> list[str]:
         return sorted(self._bindings)
+
+    @contextmanager
+    def _patch(self, given: Any = None, **named: Any) -> Iterator[None]:
+        """`workers.patch_env`: other values under some names, for as long as the block lasts."""
+        before = self._bindings
+        self._bindings = {**before, **option_of(given, named, "patch_env()")}
+        try:
+            yield
+        finally:
+            self._bindings = before
 
 
 def _check_place(options: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from wakeful.compat.workers.values import dress, sendable, start_task
 from wakeful.compat.workers.web import ClientEnd
 from wakeful.runtime.turn import RefusedWrite, Turn
 from wakeful.sockets import records as keeping
+from wakeful.sockets.node_sockets import feature_of
 from wakeful.sockets.socket import (
     ATTACHMENT_BYTES_MAX,
     AUTO_CHARS_MAX,
@@ -25,8 +26,10 @@ from wakeful.sockets.socket import (
     sockets_of,
 )
 from wakeful.values.codec import decode, encode
+from wakeful.values.commits import SYSTEM, Slot
 from wakeful.values.errors import BadInput, CallFailed, LimitExceeded
 
+LIMIT_SLOT: Slot = (SYSTEM, "workers.socket-limit")
 AWAITED_MS = (
     60_000  # how long the client of an accepted pair is awaited; one that comes later is connected all the same
 )
@@ -87,6 +90,11 @@ class WebSocket:
             self._closed = given
             if (socket := self._socket) is not None:
                 self._do(lambda: socket.close_as(*given))
+
+    @property
+    def is_closed_here(self) -> bool:
+        """The object's code has closed it."""
+        return self._closed is not None
 
     @property
     def readyState(self) -> int:  # noqa: N802  the name there
@@ -233,6 +241,8 @@ class Sockets:
         self._pending: dict[int, WebSocket] = {}
         self._since: dict[int, int] = {}  # when each of those was accepted
         self.auto: WebSocketRequestResponsePair | None = None
+        self._answered: dict[str, int] = {}  # by socket, when it had the automatic answer last
+        self.limit_s: float | None = None  # for which the handler of one of its events may run
 
     async def look(self, turn: Turn) -> None:
         """An event or the constructor begins: have at hand what its code asks for without waiting."""
@@ -249,6 +259,32 @@ class Sockets:
                 table.is_complete = True
         auto = (await keeping.summary_of(turn)).auto
         self.auto = None if auto is None else WebSocketRequestResponsePair(*auto)
+
+    async def look_at_limit(self, turn: Turn) -> None:
+        """Have at hand for how long a handler may run."""
+        rows = turn.activation.rows
+        limit = turn.writes[LIMIT_SLOT] if LIMIT_SLOT in turn.writes else await rows.read(LIMIT_SLOT)
+        self.limit_s = None if limit is None else decode(limit) / 1000
+
+    async def look_at_answers(self, turn: Turn) -> None:
+        """Have at hand when clients had the automatic answer: whoever holds their connections knows."""
+        held: dict[str, list[str]] = {}
+        for id, kept in (await keeping.load_all(turn)).items():
+            held.setdefault(kept.gateway, []).append(id)
+        if held:
+            self._answered.update(await feature_of(turn.activation.node).answered_at(held))
+
+    def answered_at(self, socket: Any) -> int | None:
+        """When it had the automatic answer last, as of the beginning of the event."""
+        if not isinstance(socket, WebSocket) or socket._state is not self._state:
+            raise JsTypeError("getWebSocketAutoResponseTimestamp() takes a socket that this object has accepted")
+        return None if socket._socket is None else self._answered.get(socket._socket.id)
+
+    def set_limit(self, ms: int | None) -> None:
+        """For how long the handler of one of its events may run; kept over sleep."""
+        with self._state.inside("setHibernatableWebSocketEventTimeout()") as turn:
+            turn.writes[LIMIT_SLOT] = None if ms is None else encode(ms)
+        self.limit_s = None if ms is None else ms / 1000
 
     def accept(self, server: Any, tags: Iterable[str] | None) -> None:
         if not isinstance(server, WebSocket):
@@ -298,6 +334,7 @@ class Sockets:
         one.is_parting, one._tags = True, socket.tags
 
     def forget(self, socket: Socket) -> None:
+        self._answered.pop(socket.id, None)
         gone = self._known.pop(socket.id, None)
         if gone is not None:
             gone.is_gone = True

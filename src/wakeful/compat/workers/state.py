@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from wakeful.compat.workers.dates import Date
 from wakeful.compat.workers.events import Hosted, ObjectEvents, current_event
 from wakeful.compat.workers.failures import JsException, JsTypeError, reset_error
 from wakeful.compat.workers.ids import DurableObjectId
@@ -317,6 +318,7 @@ async def _wait_for(work: Awaitable[Any]) -> Any:
     return await work
 
 
+SOCKET_EVENT_MS_MAX = 604_800_000  # a week, as there
 BLOCK_S = 30.0  # what blockConcurrencyWhile may take, as there
 
 
@@ -381,6 +383,21 @@ class State(ObjectEvents):
 
     def getWebSocketAutoResponse(self) -> WebSocketRequestResponsePair | None:  # noqa: N802  the name there
         return self.sockets.auto
+
+    def getWebSocketAutoResponseTimestamp(self, socket: WebSocket) -> Date | None:  # noqa: N802  the name there
+        """When the client had the automatic answer last, as this event found it; None if it never did."""
+        found = self.sockets.answered_at(socket)
+        return None if found is None else Date.new(found)
+
+    def setHibernatableWebSocketEventTimeout(self, ms: int | None = None) -> None:  # noqa: N802  the name there
+        """Let a handler of a socket run for so long and no longer; 0 or None ends that."""
+        if ms is not None and (isinstance(ms, bool) or not isinstance(ms, int) or not 0 <= ms <= SOCKET_EVENT_MS_MAX):
+            raise JsTypeError(f"setHibernatableWebSocketEventTimeout() takes 0 to {SOCKET_EVENT_MS_MAX} milliseconds")
+        self.sockets.set_limit(ms or None)
+
+    def getHibernatableWebSocketEventTimeout(self) -> int | None:  # noqa: N802  the name there
+        limit_s = self.sockets.limit_s
+        return None if limit_s is None else round(limit_s * 1000)
 
     async def _block(self, callback: Callable[[], Any]) -> Any:
         if not callable(callback):

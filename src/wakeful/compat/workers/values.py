@@ -200,11 +200,12 @@ def start_task(
     """Begin it now; if nobody awaits it, its failure is a line in the log and nothing else."""
     task = asyncio.get_running_loop().create_task(work)
     keep(task)
-    task.add_done_callback(lambda done: _note(done, what))
+    task.add_done_callback(lambda done: note_failure(done, what))
     return task
 
 
-def _note(task: asyncio.Task[Any], what: str) -> None:
+def note_failure(task: asyncio.Task[Any], what: str) -> None:
+    """What nobody awaited may fail."""
     error = None if task.cancelled() else task.exception()
     if error is not None:
         log.debug("%s failed: %s: %s", what, type(error).__name__, error, extra={"code": "workers.unawaited"})

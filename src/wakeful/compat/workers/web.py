@@ -5,10 +5,10 @@ import json as jsonlib
 import re
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from http import HTTPMethod, HTTPStatus
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from wakeful.compat.workers.failures import JsTypeError, Unsupported
+from wakeful.compat.workers.failures import DataCloneError, JsTypeError, Unsupported
 from wakeful.compat.workers.forms import Blob, FormData, form_body, parse_form
 from wakeful.compat.workers.sources import Trickle, Whole, bytes_of
 from wakeful.compat.workers.streams import ReadableStream
@@ -99,6 +99,11 @@ class Headers:
         return list(self._pairs)
 
     entries = items
+
+    def forEach(self, do: Callable[..., Any]) -> None:  # noqa: N802  the name there
+        """With the value first, as there."""
+        for name, value in self.items():
+            do(value, name, self)
 
     def keys(self) -> list[str]:
         return [name for name, _ in self._pairs]
@@ -438,31 +443,99 @@ def response_of(data: Mapping[str, Any], claim: Claim = refuse_stream) -> Respon
     return made
 
 
-def pack(value: Any, what: str, offer: Offer = refuse_stream) -> Any:
-    """An argument or an answer of a call as data: requests, responses and streams can be either."""
+class Freight(NamedTuple):
+    """What carries that which can't be copied between the two sides of a call."""
+
+    offer: Offer = refuse_stream
+    claim: Claim = refuse_stream
+    lend: Callable[[Any], list[Any] | None] = lambda value: None  # what to send in its place; None for what is copied
+    borrow: Callable[[list[Any]], Any] = refuse_stream
+
+
+NO_FREIGHT = Freight()
+
+
+def pack(value: Any, what: str, freight: Freight = NO_FREIGHT) -> Any:
+    """An argument or an answer of a call as data; requests, responses, streams and functions can be in it anywhere."""
+    whole = _pack_one(value, freight)
+    if whole is not None:
+        return whole
+    try:
+        made = sendable(value, what)
+    except DataCloneError:
+        parts: list[list[Any]] = []
+        rest = _take_out(value, (), parts, freight)
+        if not parts:
+            raise
+        return {_KIND: "parts", "value": sendable(rest, what), "parts": parts}
+    if type(made) is dict and _KIND in made:
+        return {_KIND: "data", "value": made}  # nobody's data is to be taken for ours
+    return made
+
+
+def _pack_one(value: Any, freight: Freight) -> dict[str, Any] | None:
+    """What is no data, as data; None for data."""
     if isinstance(value, Response):
-        return {_KIND: "Response", **response_data(value, offer)}
+        return {_KIND: "Response", **response_data(value, freight.offer)}
     if isinstance(value, Request):
-        return {_KIND: "Request", **request_data(value, offer)}
+        return {_KIND: "Request", **request_data(value, freight.offer)}
     if isinstance(value, ReadableStream):
-        return {_KIND: "ReadableStream", "stream": offer(value)}
-    return sendable(value, what)
+        return {_KIND: "ReadableStream", "stream": freight.offer(value)}
+    if isinstance(value, Headers):
+        return {_KIND: "Headers", "pairs": [list(pair) for pair in value.items()]}
+    if isinstance(value, dict | list | str | bytes | int | float | None):
+        return None
+    lent = freight.lend(value)
+    return None if lent is None else {_KIND: "lent", "sent": lent}
 
 
-def unpack(value: Any, claim: Claim = refuse_stream) -> Any:
+def _take_out(value: Any, path: tuple[Any, ...], parts: list[list[Any]], freight: Freight) -> Any:
+    """The value with None where something stood that is no data; what stood there goes into `parts`."""
+    if isinstance(value, Mapping):
+        return {key: _take_out(one, (*path, key), parts, freight) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_take_out(one, (*path, place), parts, freight) for place, one in enumerate(value)]
+    if type(value) is tuple:
+        return tuple(_take_out(one, (*path, place), parts, freight) for place, one in enumerate(value))
+    part = _pack_one(value, freight)
+    if part is None:
+        return value
+    parts.append([list(path), part])
+    return None
+
+
+def unpack(value: Any, freight: Freight = NO_FREIGHT) -> Any:
     """What `pack` was given, as the other side gets it."""
     kind = value.get(_KIND) if type(value) is dict else None
-    if kind == "ReadableStream":
-        return claim(value["stream"])
-    return (
-        request_of(value, claim)
-        if kind == "Request"
-        else response_of(value, claim)
-        if kind == "Response"
-        else dress(value)
-    )
+    if kind is None:
+        return dress(value)
+    if kind == "parts":
+        made = dress(value["value"])
+        for path, part in value["parts"]:
+            made = _put_in(made, path, unpack(part, freight))
+        return made
+    return _UNPACK[kind](value, freight)
 
 
+def _put_in(value: Any, path: list[Any], part: Any) -> Any:
+    """The value with that in its place again."""
+    if not path:
+        return part
+    first, *rest = path
+    if type(value) is tuple:
+        return (*value[:first], _put_in(value[first], rest, part), *value[first + 1 :])
+    value[first] = _put_in(value[first], rest, part)
+    return value
+
+
+_UNPACK: dict[str, Callable[[Any, Freight], Any]] = {
+    "Request": lambda value, freight: request_of(value, freight.claim),
+    "Response": lambda value, freight: response_of(value, freight.claim),
+    "ReadableStream": lambda value, freight: freight.claim(value["stream"]),
+    "Headers": lambda value, freight: Headers([tuple(pair) for pair in value["pairs"]]),
+    "lent": lambda value, freight: freight.borrow(value["sent"]),
+    "data": lambda value, freight: dress(value["value"]),
+}
 _KIND = "wakeful.kind"
 TEXT = "text/plain;charset=UTF-8"
 _BARE = re.compile(

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from itertools import chain, count
@@ -15,14 +16,14 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from wakeful.app import App
-from wakeful.compat.workers import conduits
+from wakeful.compat.workers import conduits, rpc
 from wakeful.compat.workers import config as wrangler
 from wakeful.compat.workers.bindings import assets
 from wakeful.compat.workers.bindings.assets import AssetFiles
 from wakeful.compat.workers.bindings.desk import DESK, BindingDesk
 from wakeful.compat.workers.bindings.makers import add_consumers, drop_consumers, make_binding
 from wakeful.compat.workers.bindings.queue_batch import MessageBatch
-from wakeful.compat.workers.bindings.services import exports_of
+from wakeful.compat.workers.bindings.services import exports_of, service_of
 from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledController, WorkerEntrypoint
 from wakeful.compat.workers.events import Hosted, WaitUntilTasks
 from wakeful.compat.workers.failures import JsException, JsTypeError
@@ -197,6 +198,9 @@ class HostedFeature(Feature):
         streams = node.features[conduits.FEATURE] = conduits.Conduits(node)
         node.routes.requests[conduits.REQUEST] = streams.answer
         node.farewells.append(streams.send_away)
+        loans = node.features[rpc.FEATURE] = rpc.Loans(node, self._desk, streams)
+        node.routes.requests[rpc.REQUEST] = loans.answer
+        node.farewells.append(loans.send_away)
 
     async def erase(self, turn: "Turn") -> None:
         """Nothing more: what hosted objects keep are rows and an alarm."""
@@ -330,12 +334,13 @@ class Worker:
                     self.env,
                     self.app.beside,
                     deletes_alarm=config.deletes_alarm,
-                    uses_kv=lambda: "kv" in self._imports.used,
+                    uses=lambda name: name in self._imports.used,
                     keeps_history=not BOOKMARKS.isdisjoint(self._imports.used),
                 )
                 host = self.classes[binding.class_name] = host_of(hosted)
                 self.app.object(host, name=stored)  # type: ignore[call-overload]
             self.env._bindings[binding.name] = Namespace(self.app, host._hosted)
+            self.desk.namespaces[host._hosted.name] = self.env._bindings[binding.name]
         by_class = {
             found.hosted.cls.__name__: found for found in self.env._bindings.values() if isinstance(found, Namespace)
         }
@@ -344,6 +349,7 @@ class Worker:
             raise BadOption(
                 f"{config.path}: the program has another Worker called {config.name}", code="workers.binding"
             )
+        self.desk.references["service"] = partial(service_of, self.desk)
         for other in config.named:
             self.env._bindings[other.name] = make_binding(self, other)
 

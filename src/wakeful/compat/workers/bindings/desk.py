@@ -1,8 +1,10 @@
 """Layer 5. What do the bindings of all Workers of a program share, and what is the one given that makes them?"""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from wakeful.compat.workers.config import Config
+from wakeful.compat.workers.failures import JsTypeError
 from wakeful.runtime.context import runtime_of
 
 if TYPE_CHECKING:
@@ -28,6 +30,17 @@ class BindingDesk:
         self.databases: dict[str, DatabaseFiles] = {}
         self.workers: dict[str, Any] = {}  # by name
         self.consumers: dict[str, Any] = {}  # by the queue's name
+        self.namespaces: dict[str, Any] = {}  # by the name under which their objects are stored
+        # Stubs and the like that were sent, by what they are of.
+        self.references: dict[str, Callable[..., Any]] = {"stub": self._stub}
+
+    def _stub(self, cls: str, id: str, name: str | None) -> Any:
+        namespace = self.namespaces.get(cls)
+        if namespace is None:
+            raise JsTypeError(f"a stub of {cls}, which no Worker of this program has, can't be had here")
+        found = namespace.idFromString(id)
+        found.name = name
+        return namespace.get(found)
 
 
 class BindingHome(Protocol):

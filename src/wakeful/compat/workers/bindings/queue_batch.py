@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from wakeful.compat.workers.js_globals import Date
+from wakeful.compat.workers.dates import Date
 from wakeful.compat.workers.values import Array, option_of
 from wakeful.values.codec import encode
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from wakeful.compat.workers.bindings import r2
 from wakeful.compat.workers.bindings.calls import ObjectBinding
 from wakeful.compat.workers.bindings.long_values import fetch_value, send_value
+from wakeful.compat.workers.dates import Date
 from wakeful.compat.workers.failures import JsException, JsTypeError, Unsupported
-from wakeful.compat.workers.js_globals import Date
 from wakeful.compat.workers.values import Array, Record, dress, option_of, plain, text_of
 from wakeful.compat.workers.web import Headers, Response
 

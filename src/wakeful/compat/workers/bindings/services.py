@@ -4,21 +4,31 @@ In this process, by a new instance of the entrypoint for each call. What is give
 between objects, so that nothing changes when one of them becomes an object.
 """
 
-import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wakeful.compat.workers.entrypoints import WorkerEntrypoint
 from wakeful.compat.workers.failures import JsTypeError, MissingBinding
-from wakeful.compat.workers.values import option_of, result_of, start_task
+from wakeful.compat.workers.rpc import (
+    Given,
+    Path,
+    Property,
+    RpcPromise,
+    loans_of,
+    pack_call,
+    promise,
+    reach,
+    unpack_call,
+)
+from wakeful.compat.workers.values import option_of
 from wakeful.compat.workers.web import Request, Response, pack, unpack
+from wakeful.runtime.beside import StandingTurn
+from wakeful.runtime.turn import CURRENT
 
 if TYPE_CHECKING:
     import asyncio
 
-    from wakeful.compat.workers.bindings.desk import BindingHome
-
-_OWN = frozenset({"ctx", "env", "scheduled", "queue", "alarm"})
+    from wakeful.compat.workers.bindings.desk import BindingDesk, BindingHome
 
 
 class ServiceBinding:
@@ -45,12 +55,7 @@ class ServiceBinding:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-
-        def method(*args: Any, **kwargs: Any) -> "asyncio.Task[Any]":
-            return self._begin(self._call(name, args, kwargs), name)
-
-        method.__name__ = name
-        return method
+        return Property(self, (name,))
 
     def __repr__(self) -> str:
         return f"<service {self._service}.{self._entrypoint}>"
@@ -64,18 +69,31 @@ class ServiceBinding:
             raise MissingBinding(f"env.{self._name} is the Worker {self._service}, which is not in this program")
         return self._home.desk.workers[self._service]
 
-    def _begin(self, work: Any, what: str) -> "asyncio.Task[Any]":
-        return start_task(work, self._home.keep, f"{self!r}.{what}()")
+    def _begin(self, work: Any, what: str) -> RpcPromise:
+        return promise(work, f"{self!r}.{what}()", self._home.keep)
 
-    async def _call(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def _use(self, path: Path, given: Given | None) -> RpcPromise:
+        return self._begin(self._reach(path, given), ".".join(path))
+
+    def _reference(self) -> list[Any]:
+        """How it is sent to somebody else, who gets one like it."""
+        return ["service", self._service, self._entrypoint, self._props]
+
+    async def _reach(self, path: Path, given: Given | None) -> Any:
         made = self._target().entrypoint(self._entrypoint, self._props)
-        attribute = inspect.getattr_static(type(made), name, None)
-        if name in _OWN or not (inspect.isfunction(attribute) or isinstance(attribute, staticmethod | classmethod)):
-            raise JsTypeError(f'The RPC receiver does not implement the method "{name}".')
-        what = f"arguments of {self!r}.{name}()"
-        given = [unpack(pack(one, what)) for one in args]
-        answer = getattr(made, name)(*given, **{key: unpack(pack(one, what)) for key, one in kwargs.items()})
-        return unpack(pack(await result_of(answer), f"answer of {self!r}.{name}()"))
+        what = f"{self!r}.{'.'.join(path)}"
+        turn = CURRENT.get()
+        loans = loans_of(self._home.app.deployment.node)
+        mine, theirs = loans.freight(turn.activation if isinstance(turn, StandingTurn) else None), loans.freight()
+        unpacked = unpack_call(pack_call(given, what, mine), theirs)
+        return unpack(pack(await reach(made, path, unpacked), f"answer of {what}()", theirs), mine)
+
+
+def service_of(desk: "BindingDesk", service: str, entrypoint: str, props: dict[str, Any]) -> ServiceBinding:
+    """One that was sent."""
+    if service not in desk.workers:
+        raise JsTypeError(f"an entrypoint of the Worker {service}, which is not in this program, can't be had here")
+    return ServiceBinding(desk.workers[service], service, service, entrypoint, props)
 
 
 class Exports:
