@@ -2,7 +2,7 @@
 
 import asyncio
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -243,6 +243,16 @@ async def test_parked_timers_are_dropped_by_filters_within_what_a_token_may_see(
         async def drop(token: str = "", **choice: object) -> list[str]:
             answer = await stage.ask("POST", "/v1/parked/drop", json=choice, token=token or all_of_it)
             return [row["key"] for row in answer.json()["rows"]]
+
+        async def listed(**choice: str) -> list[str]:
+            found = await stage.get(f"/v1/parked?{urlencode(choice)}", token=all_of_it)
+            return [row["key"] for row in found["rows"]]
+
+        [error] = {row["error"] for row in (await stage.get("/v1/parked", token=all_of_it))["rows"]}
+        assert await listed(error=error.upper()) == ["eu/1", "eu/2", "us/1"]
+        assert await listed(error="no such text") == await listed(older_than="2m") == []
+        assert await listed(error=error, older_than="10s", prefix="eu/") == ["eu/1", "eu/2"]
+        problem(await stage.ask("GET", "/v1/parked?older_than=soon", token=all_of_it), 422, "time.text")
 
         assert await drop(all=True, error="no such text") == []
         assert await drop(all=True, older_than="2m") == []

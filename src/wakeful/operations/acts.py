@@ -55,6 +55,13 @@ class Which(NamedTuple):
         if not self.numbers and not self.is_all:
             raise BadOption(f"{what} what? Give numbers, or all", code=f"option.{what}")
 
+    def within(self, own: str | None, code: str) -> "Which":
+        """The same of what somebody may know of: objects whose keys begin with `own`."""
+        asked, own = self.prefix or "", own or ""
+        if not (asked.startswith(own) or own.startswith(asked)):
+            raise BadOption(f"prefix {asked!r} leaves nothing of what this token may see", code=code)
+        return self._replace(prefix=max(own, asked, key=len) or None)
+
     def fits(self, parked: Parked) -> bool:
         """What no store filters."""
         is_old = self.before is None or parked.parked_at <= self.before
