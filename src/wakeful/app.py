@@ -13,7 +13,7 @@ from wakeful.history.feature import HistoryFeature
 from wakeful.importers.feature import ImportFeature
 from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.jobs import Jobs
-from wakeful.lifecycle import OWN_MACHINE, Joining, Session, running
+from wakeful.lifecycle import OWN_MACHINE, Joining, OpenRun, running
 from wakeful.machine import Machine
 from wakeful.machines.feature import MachineFeature
 from wakeful.machines.news import watch_of
@@ -99,7 +99,7 @@ class App:
             read_keys(keys)  # what is wrong with them is said here
         check_places(stores or {})
         limits = limits or Limits()
-        self._session: tuple[str, Session] | None = None  # of `start`, and where it runs
+        self._session: tuple[str, OpenRun] | None = None  # of `start`, and where it runs
         self._machines = MachineFeature()
         self._notices = NoticeFeature()
         self._schedules = ScheduleFeature(default_zone=default_zone, quotas=quotas)
@@ -394,7 +394,7 @@ class App:
         where = f"{where}#{id(self)}" if where == "memory:" else where  # each has its own
         for app in {id(app): app for app in (self, _started.get(where)) if app is not None}.values():
             await app.stop()
-        session = Session(self.run(url, **options))
+        session = OpenRun(self.run(url, **options))
         node = await session.begin()
         self._session = (where, session)
         _started[where] = self

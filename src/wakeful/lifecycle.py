@@ -101,7 +101,7 @@ async def running(
         yield node
 
 
-class Session:
+class OpenRun:
     """What runs without a block around it, in a task of its own.
 
     A loop that ends while it runs (a script that raised, a prompt that was left) cancels its tasks: so this is heard, and
@@ -112,7 +112,7 @@ class Session:
         self.loop = asyncio.get_running_loop()
         self._begun: asyncio.Future[Node] = self.loop.create_future()
         self._is_to_end = asyncio.Event()
-        self._task = self.loop.create_task(self._run(runs), name="wakeful session")
+        self._task = self.loop.create_task(self._run(runs), name="wakeful open run")
 
     async def begin(self) -> Node:
         """The node, once it runs; or what kept it from that."""

@@ -113,28 +113,28 @@ async def _parked(which: "Which", full: bool, limit: int, url: str, as_json: boo
     is_filtered = any(one is not None for one in (which.prefix, which.error, which.before))
     async with viewing(url) as view:
         page = await rows(view, which.query(), limit, fits=which.fits)
-        found = page.rows
-        while page.cursor is not None and len(found) < limit:  # a page looks through a bounded number of rows
-            page = await rows(view, which.query(), limit - len(found), page.cursor, which.fits)
-            found += page.rows
-        plain = await plain_rows(view, found) if as_json or full else []
+        parked_rows = page.rows
+        while page.cursor is not None and len(parked_rows) < limit:  # a page looks through a bounded number of rows
+            page = await rows(view, which.query(), limit - len(parked_rows), page.cursor, which.fits)
+            parked_rows += page.rows
+        plain = await plain_rows(view, parked_rows) if as_json or full else []
         total = sum([await store.count("parked", cls=which.cls) for store in view.stores])
-        hint = "" if found or as_json else await instead(view, which.cls, which.key)
+        hint = "" if parked_rows or as_json else await instead(view, which.cls, which.key)
     if as_json:
         put_json(plain)
         return
-    if not found and is_filtered and total:
+    if not parked_rows and is_filtered and total:
         put_line("nothing that is parked fits", "dim")
         return
-    if not found:
+    if not parked_rows:
         put_none(which.cls, which.key, hint)
         return
-    put_parked(found, with_object=True)
+    put_parked(parked_rows, with_object=True)
     if full:
         put_traces(plain)
     if page.cursor is not None:
         of = f" of {many(total, 'parked timer')}" if which.key is None and not is_filtered else ""
-        put_line(f"the first {len(found):,}{of}; -n shows more", "dim")
+        put_line(f"the first {len(parked_rows):,}{of}; -n shows more", "dim")
 
 
 def put_none(cls: str | None, key: str | None, hint: str) -> None:

@@ -19,22 +19,22 @@ AGES = {"1h": "an hour", "1d": "a day", "7d": "a week", "30d": "30 days"}
 async def listing(visit: Visit, outcome: dict[str, Any] | None = None) -> "Response":
     """Parked timers, oldest first, that the filters of the address leave."""
     filters = _filters(visit) if outcome is None else {}
-    which = _filtered(visit, filters)
-    found = await parked.page(
+    which = _choose_all(visit, filters)
+    page = await parked.page(
         visit.view, which.cls, which.key, ROWS, visit.query("cursor"), prefix=which.prefix, fits=which.fits
     )
-    is_whole = found.cursor is None and visit.query("cursor") is None
+    is_whole = page.cursor is None and visit.query("cursor") is None
     total = None if filters or visit.caller.tenant is not None else await visit.count("parked")
     return await visit.render(
         "parked.html",
         "parked",
-        rows=found.rows,
-        cursor=found.cursor,
+        rows=page.rows,
+        cursor=page.cursor,
         outcome=outcome,
         classes=await visit.classes(),
         filters=filters,
         ages=AGES,
-        count=len(found.rows) if is_whole else total,
+        count=len(page.rows) if is_whole else total,
     )
 
 
@@ -63,7 +63,7 @@ async def drop(visit: Visit) -> "Response":
 
 async def _choice(visit: Visit, what: str) -> Which:
     if visit.field("do") == "all":
-        return _filtered(visit, _filters(visit))._replace(is_all=True)
+        return _choose_all(visit, _filters(visit))._replace(is_all=True)
     numbers = [_number(text) for text in visit.form.get("number", ())]
     if not numbers:
         raise BadOption(f"nothing is ticked; tick the rows to {what}", code=f"option.{what}")
@@ -77,7 +77,7 @@ def _filters(visit: Visit) -> dict[str, str]:
     return {name: text for name in ("class", "prefix", "error", "older_than") if (text := visit.query(name))}
 
 
-def _filtered(visit: Visit, filters: dict[str, str]) -> Which:
+def _choose_all(visit: Visit, filters: dict[str, str]) -> Which:
     age = filters.get("older_than")
     before = None if age is None else visit.now - duration_ms(age, what="older_than")
     which = Which(cls=filters.get("class"), prefix=filters.get("prefix"), error=filters.get("error"), before=before)

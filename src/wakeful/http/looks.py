@@ -153,7 +153,7 @@ async def list_parked(ask: Ask) -> Answer:
     age = asked["older_than"]
     before = None if age is None else ask.node.clock.now() - duration_ms(age, what="older_than")
     which = Which(error=asked["error"], before=before)
-    found = await parked.page(
+    page = await parked.page(
         ask.view,
         asked["class"],
         asked["key"],
@@ -162,7 +162,7 @@ async def list_parked(ask: Ask) -> Answer:
         prefix=prefix_of(ask),
         fits=which.fits,
     )
-    return page_answer(ask, [_without_trace(ask, row) for row in found.rows], found.cursor)
+    return page_answer(ask, [_without_trace(ask, row) for row in page.rows], page.cursor)
 
 
 async def list_nodes(ask: Ask) -> Answer:
