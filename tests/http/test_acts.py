@@ -300,6 +300,9 @@ async def test_a_call_that_hangs_is_seen_and_cancelled() -> None:
         assert (done.status_code, done.json()["method"]) == (200, "slow")
         problem(await hanging, 409, "call.cancelled")
         problem(await stage.ask("POST", path, token=own), 409, "call.ended")
+        auditor = await stage.token("auditor", "admin")
+        rows = (await stage.get("/v1/audit?refusals=false", token=auditor))["rows"]
+        assert [row["outcome"] for row in rows if row["act"] == "call.cancel"] == ["nothing", "done"]
         await stage.world.advance(seconds=30)
         assert (await other).status_code == 200
 

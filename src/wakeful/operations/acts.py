@@ -191,9 +191,13 @@ class Acts:
     async def cancel_call(self, id: str) -> str:
         """Stop a call, or the turn of a due timer, as its deadline would; its method. `Conflict` when it had ended."""
         target, name = parse_call_id(id)
-        async with self.row("call.cancel", id):
-            method: str = await self.send(target, CANCEL, (name,), {})
-            return method
+        async with self.row("call.cancel", id) as end:
+            try:
+                method: str = await self.send(target, CANCEL, (name,), {})
+                return method
+            except Conflict as error:  # it had ended, so there was nothing to do
+                end.outcome, end.said, ended = NOTHING, str(error), error
+        raise ended
 
     # parked timers
 
