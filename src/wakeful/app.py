@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
@@ -13,7 +13,7 @@ from wakeful.history.feature import HistoryFeature
 from wakeful.importers.feature import ImportFeature
 from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.jobs import Jobs
-from wakeful.lifecycle import OWN_MACHINE, Joining, running
+from wakeful.lifecycle import OWN_MACHINE, Joining, OpenRun, running
 from wakeful.machine import Machine
 from wakeful.machines.feature import MachineFeature
 from wakeful.machines.news import watch_of
@@ -99,7 +99,7 @@ class App:
             read_keys(keys)  # what is wrong with them is said here
         check_places(stores or {})
         limits = limits or Limits()
-        self._session: tuple[asyncio.AbstractEventLoop, str, AsyncExitStack] | None = None  # of `start`
+        self._session: tuple[str, OpenRun] | None = None  # of `start`, and where it runs
         self._machines = MachineFeature()
         self._notices = NoticeFeature()
         self._schedules = ScheduleFeature(default_zone=default_zone, quotas=quotas)
@@ -394,9 +394,9 @@ class App:
         where = f"{where}#{id(self)}" if where == "memory:" else where  # each has its own
         for app in {id(app): app for app in (self, _started.get(where)) if app is not None}.values():
             await app.stop()
-        session = AsyncExitStack()
-        node = await session.enter_async_context(self.run(url, **options))
-        self._session = (asyncio.get_running_loop(), where, session)
+        session = OpenRun(self.run(url, **options))
+        node = await session.begin()
+        self._session = (where, session)
         _started[where] = self
         return node
 
@@ -404,19 +404,19 @@ class App:
         """End what `start` began; nothing when it has ended. Running turns finish, what is owed stays on disk."""
         if self._session is None:
             return
-        loop, where, session = self._session
-        if loop.is_closed():  # nothing of it runs any more, and nothing can be asked to end well
+        where, session = self._session
+        if session.loop.is_closed():  # nothing of it runs any more, and nothing can be asked to end well
             self._forget_session(where)
             if self.deployment.node is not None:
                 self.deployment.detach(self.deployment.node)
             return
-        if loop is not asyncio.get_running_loop():
+        if session.loop is not asyncio.get_running_loop():
             raise NotRunning(
                 "the app was started in another event loop; stop it there, or use `async with app.run(…)` in a script",
                 code="app.loop",
             )
         self._forget_session(where)
-        await session.aclose()
+        await session.end()
 
     def _forget_session(self, where: str) -> None:
         self._session = None

@@ -9,7 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from wakeful.deployment import Deployment
@@ -99,6 +99,44 @@ async def running(
             await program.started(node)
         stack.push_async_callback(program.stopping, node)
         yield node
+
+
+class OpenRun:
+    """What runs without a block around it, in a task of its own.
+
+    A loop that ends while it runs (a script that raised, a prompt that was left) cancels its tasks: so this is heard, and
+    ends as well as by `end`. What only an open generator held would be closed from both its ends at once.
+    """
+
+    def __init__(self, runs: AbstractAsyncContextManager[Node]) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._begun: asyncio.Future[Node] = self.loop.create_future()
+        self._is_to_end = asyncio.Event()
+        self._task = self.loop.create_task(self._run(runs), name="wakeful open run")
+
+    async def begin(self) -> Node:
+        """The node, once it runs; or what kept it from that."""
+        try:
+            await asyncio.wait([self._begun, self._task], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # nobody has it, so nobody could end it
+            await self.end()
+            raise
+        return self._begun.result() if self._begun.done() else self._task.result()
+
+    async def end(self) -> None:
+        """Stop it, and wait until it has."""
+        self._is_to_end.set()
+        if not self._begun.done():
+            self._task.cancel()
+        await asyncio.wait([self._task])
+        if not self._task.cancelled():
+            self._task.result()
+
+    async def _run(self, runs: AbstractAsyncContextManager[Node]) -> Node:
+        async with runs as node:
+            self._begun.set_result(node)
+            await self._is_to_end.wait()
+        return node
 
 
 @contextmanager

@@ -89,7 +89,7 @@ class Machine(DurableObject):
         if kept is not None:
             if kept.snapshot["status"] == "active" and not force:
                 raise Conflict(
-                    f"{self.ctx.id} is active; reset begins anew what is over, with force=True also what is not",
+                    f"{self.ctx.id} is active; reset begins anew what is over, with force (force=True, --force) also what is not",
                     code="machine.active",
                 )
             clear(feature, turn, bound, kept)

@@ -44,7 +44,7 @@ class DurableObject:
     migrations: ClassVar[Sequence[str | Callable[[Any], Any]]] = ()  # what each object gets once, in order, as it wakes
     history: ClassVar[Any] = None  # "30d": for so long its objects can be as they were (`ctx.restore`)
 
-    __wakeful_names__: tuple[str, ...] = ("ctx", "storage", "sql", "state", "schedules", "every", "jobs")
+    __wakeful_names__: tuple[str, ...] = ("ctx", "storage", "sql", "state", "schedules", "every", "jobs", "blocking")
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx

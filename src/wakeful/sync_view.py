@@ -16,6 +16,7 @@ from wakeful.runtime.sync_method import Blocked
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.schedules.records import Schedule
 from wakeful.schedules.schedules import Schedules
+from wakeful.schedules.signatures import AddScheduleBlocking
 from wakeful.specs.fluent import Every
 from wakeful.sql.result import SqlRows
 from wakeful.values.ids import ObjectId
@@ -72,7 +73,7 @@ class BlockingStorage(BlockingPart):
 class BlockingSchedules(BlockingPart):
     """`self.blocking.schedules`, as `Schedules`."""
 
-    add = Blocked(Schedules.add)
+    add: AddScheduleBlocking = cast("Any", Blocked(cast("Any", Schedules.add)))
     get = Blocked(Schedules.get)
     list = Blocked(Schedules.list)
     pause = Blocked(Schedules.pause)

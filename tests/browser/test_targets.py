@@ -31,8 +31,8 @@ SMALL = """() => {
       const box = (one.closest("label") ?? one).getBoundingClientRect();
       return { one, box, x: box.x + box.width / 2, y: box.y + box.height / 2, small: box.width < 24 || box.height < 24 };
     });
-  const gap = (a, b) => a.small && b.small ? Math.hypot(a.x - b.x, a.y - b.y) - 24
-    : Math.hypot(Math.max(b.box.left - a.x, 0, a.x - b.box.right), Math.max(b.box.top - a.y, 0, a.y - b.box.bottom)) - 12;
+  const gap = (a, b) => Math.min(a.small && b.small ? Math.hypot(a.x - b.x, a.y - b.y) - 24 : Infinity,
+    Math.hypot(Math.max(b.box.left - a.x, 0, a.x - b.box.right), Math.max(b.box.top - a.y, 0, a.y - b.box.bottom)) - 12);
   return shown.filter((a) => a.small && shown.some((b) => b.one !== a.one && !b.one.contains(a.one) && !a.one.contains(b.one) && gap(a, b) < 0))
     .map(({ one, box }) => `${one.tagName.toLowerCase()} ${Math.round(box.width)}×${Math.round(box.height)} ${one.innerText?.slice(0, 30) ?? one.name}`);
 }"""

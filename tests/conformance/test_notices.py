@@ -11,6 +11,7 @@ from wakeful.notices import Notice, deliveries
 from wakeful.notices.deliveries import CLASS
 from wakeful.notices.feature import DESCRIBE, SEND_TEST
 from wakeful.notices.notice import decode_notice
+from wakeful.operations.acts import Acts, Which
 from wakeful.store.protocol import Query
 from wakeful.values.ids import ObjectId
 from wakeful.views.timer_names import parked_words
@@ -184,6 +185,21 @@ async def test_a_run_that_comes_late_is_told_of_from_its_own_threshold_on(office
         assert [one.object for one in office.told] == [ObjectId("Invoice", "a")]
         assert office.told[0].lateness is not None
         assert timedelta(minutes=34) <= office.told[0].lateness <= timedelta(minutes=35)
+
+
+async def test_a_late_run_that_is_tried_again_is_late_once(office: Office) -> None:
+    office.listen("late", "parked", late="1m")
+    async with office.world() as world:
+        due = world.now() + timedelta(minutes=1)
+        await office.app.schedules(office.Invoice, "a").add(due, "charge", name="once", retry=RetryPolicy(3))
+        await world.crash()
+        await world.restart(after="35m")  # it stands for an occurrence that was missed, so it is as late as that was
+        await world.advance(hours=1)
+        assert office.kinds == ["late", "parked"]
+        assert str(office.told[0]).startswith("Invoice/a schedule once ran 34 minutes ")
+        await Acts.of_node(world.node, "ada").redrive(Which(is_all=True))
+        await world.advance(hours=1)
+        assert office.kinds == ["late", "parked", "parked"]
 
 
 async def test_a_timer_that_is_redriven_is_not_late_and_fails_under_another_id(office: Office) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -244,6 +244,16 @@ async def test_parked_timers_are_dropped_by_filters_within_what_a_token_may_see(
             answer = await stage.ask("POST", "/v1/parked/drop", json=choice, token=token or all_of_it)
             return [row["key"] for row in answer.json()["rows"]]
 
+        async def listed(**choice: str) -> list[str]:
+            found = await stage.get(f"/v1/parked?{urlencode(choice)}", token=all_of_it)
+            return [row["key"] for row in found["rows"]]
+
+        [error] = {row["error"] for row in (await stage.get("/v1/parked", token=all_of_it))["rows"]}
+        assert await listed(error=error.upper()) == ["eu/1", "eu/2", "us/1"]
+        assert await listed(error="no such text") == await listed(older_than="2m") == []
+        assert await listed(error=error, older_than="10s", prefix="eu/") == ["eu/1", "eu/2"]
+        problem(await stage.ask("GET", "/v1/parked?older_than=soon", token=all_of_it), 422, "time.text")
+
         assert await drop(all=True, error="no such text") == []
         assert await drop(all=True, older_than="2m") == []
         assert await drop(eu, all=True, prefix="eu/2") == ["eu/2"]
@@ -290,6 +300,9 @@ async def test_a_call_that_hangs_is_seen_and_cancelled() -> None:
         assert (done.status_code, done.json()["method"]) == (200, "slow")
         problem(await hanging, 409, "call.cancelled")
         problem(await stage.ask("POST", path, token=own), 409, "call.ended")
+        auditor = await stage.token("auditor", "admin")
+        rows = (await stage.get("/v1/audit?refusals=false", token=auditor))["rows"]
+        assert [row["outcome"] for row in rows if row["act"] == "call.cancel"] == ["nothing", "done"]
         await stage.world.advance(seconds=30)
         assert (await other).status_code == 200
 

@@ -262,6 +262,7 @@ async def test_looks() -> None:
         assert len(await client.nodes()) == 1
         assert "k3" in str(await client.search("k3"))
         assert await client.parked() == []
+        assert await client.parked(prefix="b", error="x", older_than="1s") == []
         assert await client.redrive(7) == [
             {"number": 7, "class": None, "key": None, "timer": None, "ok": False, "problem": "is not parked"}
         ]

@@ -233,6 +233,8 @@ def test_ls_finds_by_class_and_part_of_the_key(wakeful: Command) -> None:
     wakeful("call", "Counter", "bob", "add", "--app", "app.py")
     assert [row["key"] for row in wakeful("ls", "--json").json] == ["a", "bob"]
     assert [row["key"] for row in wakeful("ls", "Counter", "--contains", "o", "--json").json] == ["bob"]
+    assert [row["key"] for row in wakeful("ls", "--prefix", "bo", "--json").json] == ["bob"]
+    assert wakeful("ls", "--prefix", "ob").out == "no objects match\n"
     assert wakeful("ls", "Nope", "--json").json == []
     answer = wakeful("ls", "-n", "1")
     assert "Counter" in answer.out

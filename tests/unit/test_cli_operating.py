@@ -258,6 +258,10 @@ def test_parked_occurrences_are_dropped_by_number_or_by_what_they_say(stage: Sta
             assert "nothing was done [confirm.declined]" in stage("parked", "drop", "--all").err
         assert asked == ["drop 1 parked timer for good?"]
         assert len(stage("parked", "--json").json) == 1
+        filters = ("--prefix", "e", "--error", "BROKEN", "--older-than", "1s")
+        assert [row["number"] for row in stage("parked", "Report", *filters, "--json").json] == [1]
+        assert stage("parked", "--prefix", "nobody").out == "nothing that is parked fits\n"
+        assert stage("parked", "--older-than", "1000w", "--json").json == []
         all_of_it = ("--all", "--class", "Report", "--prefix", "e", "--error", "BROKEN", "--older-than", "1s", "--yes")
         assert stage("parked", "drop", *all_of_it).out == "1  Report/eu run of broken: dropped: it never runs\n"
         assert stage("parked", "--json").json == []

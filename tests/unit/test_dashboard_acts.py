@@ -4,6 +4,7 @@ import asyncio
 import re
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -173,7 +174,6 @@ async def test_parked_timers_that_are_ticked_are_dropped() -> None:
     async with staged() as stage:
         numbers = [row.number for row in await stage.world.parked()]
         assert (await stage.post("/parked/drop", do="some")).status_code == 400
-        assert "wakeful parked drop --all" in (await stage.post("/parked/drop", do="all")).text
         answer = await stage.post("/parked/drop", do="some", number=str(numbers[1]))
         assert "Dropped: it never runs." in await stage.text(answer.headers["location"])
         assert [row.number for row in await stage.world.parked()] == [numbers[0], *numbers[2:]]
@@ -184,6 +184,43 @@ async def test_parked_timers_that_are_ticked_are_dropped() -> None:
             ("drop", f"parked {numbers[1]}", "done"),
             ("drop", f"parked {numbers[1]}", "nothing"),
         ]
+
+
+async def test_what_is_parked_is_filtered_and_dropped_or_redriven_as_filtered() -> None:
+    async with staged() as stage:
+        parked = {row.number: row for row in await stage.world.parked()}
+        [big] = [number for number, row in parked.items() if row.timer.name == "job:=big"]
+
+        async def shown(**filters: str) -> set[int]:
+            text = await stage.text(f"/parked?{urlencode(filters)}")
+            return {number for number in parked if f'aria-label="Tick {number}"' in text}
+
+        error = parked[big].error.upper()
+        fits = {number for number, row in parked.items() if error in row.error.upper()}
+        assert 0 < len(fits) < len(parked)
+        assert await shown() == set(parked)
+        assert await shown(error=error) == fits
+        assert await shown(prefix=parked[big].timer.id.key[:2]) == {
+            number for number, row in parked.items() if row.timer.id.key.startswith(parked[big].timer.id.key[:2])
+        }
+        assert await shown(**{"class": "Note"}) == {n for n, row in parked.items() if row.timer.id.cls == "Note"}
+        assert await shown(older_than="1d") == set()
+        assert "Nothing that is parked fits." in await stage.text("/parked?older_than=1d")
+        assert (await stage.client.get("/parked?older_than=tea")).status_code == 400
+        page = await stage.text(f"/parked?{urlencode({'error': error})}")
+        assert f"Of all {len(fits)} parked timer" in page
+        assert "that the filters leave none ever runs" in page
+
+        answer = await stage.post(f"/parked/drop?{urlencode({'error': error})}", do="all")
+        assert answer.headers["location"] == f"/parked?{urlencode({'said': 'dropped', 'error': error})}"
+        assert {row.number for row in await stage.world.parked()} == set(parked) - fits
+        await stage.world.advance(days=2)
+        assert await shown(older_than="1d") == set(parked) - fits
+        await stage.post("/parked/redrive?prefix=nobody", do="all")
+        assert {row.number for row in await stage.world.parked()} == set(parked) - fits
+        await stage.post("/parked/drop", do="all")
+        assert await stage.world.parked() == []
+        assert [outcome for _, _, outcome in await acts(stage)] == ["done", "nothing", "done"]
 
 
 async def test_an_object_is_forgotten_when_its_key_is_typed_once_more() -> None:

@@ -166,3 +166,35 @@ async def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
         await app.start("memory:", lease="1h")
     await app.start("memory:")
     await app.stop()
+
+
+@pytest.mark.parametrize("is_raising", [False, True])
+def test_a_loop_that_ends_while_it_is_started_ends_it_well(tmp_path: Path, is_raising: bool) -> None:
+    said: list[str] = []
+    app = App()
+
+    @app.object
+    class Mark(DurableObject):
+        async def put(self) -> None:
+            await self.storage.put("is", True)
+
+    async def script() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["message"]))
+        await app.start(f"sqlite:{tmp_path}/a.db")
+        await app.get(Mark, "a").put()
+        if is_raising:
+            raise KeyError("of the script's own")
+
+    if is_raising:
+        with pytest.raises(KeyError, match="of the script"):
+            asyncio.run(script())
+    else:
+        asyncio.run(script())
+    assert said == []
+    assert app.deployment.node is None  # it stopped: nothing is left that would say it runs
+
+    async def again() -> int:
+        async with app.run(f"sqlite:{tmp_path}/a.db"):
+            return await app.count(Mark)
+
+    assert asyncio.run(again()) == 1

@@ -22,7 +22,7 @@ def register(base: type, **members: Any) -> None:
     App().object(type("Sample", (base,), members))
 
 
-@pytest.mark.parametrize("name", ["ctx", "storage", "state", "schedules", "every", "jobs"])
+@pytest.mark.parametrize("name", ["ctx", "storage", "state", "schedules", "every", "jobs", "blocking"])
 @pytest.mark.parametrize("method", [_method, _plain, staticmethod(_plain)])
 def test_a_method_that_hides_what_objects_have_is_refused(name: str, method: Any) -> None:
     with pytest.raises(BadInput, match=f"Sample.{name} hides the '{name}' of DurableObject.*something else"):

@@ -98,6 +98,14 @@ async def test_what_does_not_fit_is_refused_and_nothing_is_written(
         assert await call("look") == 0
 
 
+async def test_a_text_that_is_no_time_is_told_how_one_is_written() -> None:
+    async with calling() as call:
+        with pytest.raises(
+            errors.BadValue, match="argument 'at': it is no datetime in ISO 8601, like 2030-01-01T09:00:00"
+        ):
+            await call("add", "call home", "tomorrow")
+
+
 async def test_a_reader_stays_one_and_makes_no_object() -> None:
     app = App()
 

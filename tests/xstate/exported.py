@@ -28,7 +28,7 @@ def answers(folder: Path) -> dict[str, Any]:
     found = {}
     for project in [*sorted(PROJECTS.glob("*.mjs"))]:
         shutil.copy(project, folder)
-    for project in ("order5", "lamp4"):
+    for project in ("order5", "lamp4", "names5"):
         report, played = (
             json.loads(_node(folder, *args))
             for args in ((exporter.name, f"{project}.mjs", "--report"), ("play.mjs", f"{project}.mjs"))

@@ -14,25 +14,30 @@ if TYPE_CHECKING:
 @options.command("ls")
 @click.argument("cls", metavar="[CLASS]", required=False, shell_complete=known_names.classes)
 @click.option("--all", "everything", is_flag=True, help="With the objects that Wakeful keeps itself (wakeful.…).")
-@click.option("--contains", metavar="TEXT", help="Only keys with this text in them (case matters).")
+@click.option("--prefix", metavar="TEXT", help="Only keys that begin like that (case matters).")
+@click.option("--contains", metavar="TEXT", help="Only keys with this text in them, in any case.")
 @options.limit_option(50)
 @options.store_option
-def ls(cls: str | None, everything: bool, contains: str | None, limit: int, url: str, as_json: bool) -> None:
+def ls(
+    cls: str | None, everything: bool, prefix: str | None, contains: str | None, limit: int, url: str, as_json: bool
+) -> None:
     """List objects by class and key, without waking them.
 
     Those that Wakeful keeps itself, such as wakeful.Function, are listed with --all or when CLASS names them.
     """
-    asyncio.run(_ls(cls, everything or cls is not None, contains, limit, url, as_json))
+    asyncio.run(_ls(cls, everything or cls is not None, prefix, contains, limit, url, as_json))
 
 
-async def _ls(cls: str | None, everything: bool, contains: str | None, limit: int, url: str, as_json: bool) -> None:
+async def _ls(
+    cls: str | None, everything: bool, prefix: str | None, contains: str | None, limit: int, url: str, as_json: bool
+) -> None:
     from wakeful.cli.known_names import instead
     from wakeful.cli.output import put_json, put_line
     from wakeful.cli.session import viewing
     from wakeful.views.objects import count, plain_row, rows
 
     async with viewing(url) as view:
-        page = await rows(view, cls, None, contains, limit, reserved=everything)
+        page = await rows(view, cls, prefix, contains, limit, reserved=everything)
         total = 0 if as_json else await count(view, cls, reserved=everything)
         hint = "" if total or as_json else await instead(view, cls)
     if as_json:
@@ -40,7 +45,8 @@ async def _ls(cls: str | None, everything: bool, contains: str | None, limit: in
     elif hint:
         put_line(f"no objects of {cls}{hint}", "dim")
     else:
-        _put(page.rows, view.now(), more=page.cursor is not None, total=total, filtered=contains is not None)
+        is_filtered = prefix is not None or contains is not None
+        _put(page.rows, view.now(), more=page.cursor is not None, total=total, filtered=is_filtered)
 
 
 def _put(rows: list["ObjectRow"], now: int, *, more: bool, total: int, filtered: bool) -> None:

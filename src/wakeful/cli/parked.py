@@ -59,9 +59,7 @@ def _which(
     error: str | None,
     older_than: str | None,
 ) -> "Which":
-    from wakeful.cli.output import now_ms
     from wakeful.operations.acts import Which
-    from wakeful.values.times import duration_ms
 
     if bool(numbers) == everything:
         raise CommandError(
@@ -69,45 +67,74 @@ def _which(
         )
     if numbers and any(one is not None for one in (prefix, error, older_than)):
         raise CommandError("--prefix, --error and --older-than go with --all", code="usage", exit_code=USAGE)
-    before = None if older_than is None else now_ms() - duration_ms(older_than, what="--older-than")
-    return Which(numbers, everything, cls, key, prefix, error, before)
+    return Which(numbers, everything, cls, key, prefix, error, _before(older_than))
+
+
+def _before(older_than: str | None) -> int | None:
+    from wakeful.cli.output import now_ms
+    from wakeful.values.times import duration_ms
+
+    return None if older_than is None else now_ms() - duration_ms(older_than, what="--older-than")
 
 
 @options.command("list")
 @click.argument("cls", metavar="[CLASS]", required=False, shell_complete=known_names.classes)
 @click.argument("key", metavar="[KEY]", required=False, shell_complete=known_names.keys)
 @click.option("--full", is_flag=True, help="With the traceback of each, and what it was called with.")
+@click.option("--prefix", metavar="TEXT", help="Only of objects whose keys begin like that.")
+@click.option("--error", metavar="TEXT", help="Only those whose error has this text, in any case.")
+@click.option("--older-than", metavar="LENGTH", help="Only those parked longer ago (7d, 12h).")
 @options.limit_option(50)
 @options.store_option
-def listing(cls: str | None, key: str | None, full: bool, limit: int, url: str, as_json: bool) -> None:
+def listing(
+    cls: str | None,
+    key: str | None,
+    full: bool,
+    prefix: str | None,
+    error: str | None,
+    older_than: str | None,
+    limit: int,
+    url: str,
+    as_json: bool,
+) -> None:
     """Timers that failed for good, oldest first, with the number that `wakeful redrive` takes."""
-    asyncio.run(_parked(cls, key, full, limit, url, as_json))
+    from wakeful.operations.acts import Which
+
+    which = Which(cls=cls, key=key, prefix=prefix, error=error, before=_before(older_than))
+    asyncio.run(_parked(which, full, limit, url, as_json))
 
 
-async def _parked(cls: str | None, key: str | None, full: bool, limit: int, url: str, as_json: bool) -> None:
+async def _parked(which: "Which", full: bool, limit: int, url: str, as_json: bool) -> None:
     from wakeful.cli.known_names import instead
     from wakeful.cli.output import many, put_json, put_line
     from wakeful.cli.session import viewing
-    from wakeful.store.protocol import Query
     from wakeful.views.parked import plain_rows, rows
 
+    is_filtered = any(one is not None for one in (which.prefix, which.error, which.before))
     async with viewing(url) as view:
-        page = await rows(view, Query(cls=cls, key=key), limit)
-        plain = await plain_rows(view, page.rows) if as_json or full else []
-        total = sum([await store.count("parked", cls=cls) for store in view.stores])
-        hint = "" if page.rows or as_json else await instead(view, cls, key)
+        page = await rows(view, which.query(), limit, fits=which.fits)
+        parked_rows = page.rows
+        while page.cursor is not None and len(parked_rows) < limit:  # a page looks through a bounded number of rows
+            page = await rows(view, which.query(), limit - len(parked_rows), page.cursor, which.fits)
+            parked_rows += page.rows
+        plain = await plain_rows(view, parked_rows) if as_json or full else []
+        total = sum([await store.count("parked", cls=which.cls) for store in view.stores])
+        hint = "" if parked_rows or as_json else await instead(view, which.cls, which.key)
     if as_json:
         put_json(plain)
         return
-    if not page.rows:
-        put_none(cls, key, hint)
+    if not parked_rows and is_filtered and total:
+        put_line("nothing that is parked fits", "dim")
         return
-    put_parked(page.rows, with_object=True)
+    if not parked_rows:
+        put_none(which.cls, which.key, hint)
+        return
+    put_parked(parked_rows, with_object=True)
     if full:
         put_traces(plain)
     if page.cursor is not None:
-        of = f" of {many(total, 'parked timer')}" if key is None else ""
-        put_line(f"the first {len(page.rows):,}{of}; -n shows more", "dim")
+        of = f" of {many(total, 'parked timer')}" if which.key is None and not is_filtered else ""
+        put_line(f"the first {len(parked_rows):,}{of}; -n shows more", "dim")
 
 
 def put_none(cls: str | None, key: str | None, hint: str) -> None:

@@ -22,6 +22,7 @@ from wakeful.machines.watch import Watch
 from wakeful.runtime.calls import make_stub
 from wakeful.runtime.registry import ObjectClass, looked_at, name_of
 from wakeful.runtime.sync_method import Blocked
+from wakeful.schedules.signatures import AddScheduleBlocking
 from wakeful.values.errors import BadOption, UnknownMethod
 from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.times import Duration, duration_ms
@@ -239,7 +240,7 @@ class SyncJobs(BlockingClient):
 class SyncSchedules(BlockingClient):
     """`ClientSchedules`, blocking."""
 
-    add = Blocked(ClientSchedules.add)
+    add: AddScheduleBlocking = cast("Any", Blocked(cast("Any", ClientSchedules.add)))
     get = Blocked(ClientSchedules.get)
     list = Blocked(ClientSchedules.list)
     next = Blocked(ClientSchedules.next)

@@ -98,11 +98,19 @@ class Looks:
         return await self._rows("/v1/ledger", given)
 
     async def parked(
-        self, cls: Class | None = None, key: str | None = None, *, limit: int = 50, cursor: str | None = None
+        self,
+        cls: Class | None = None,
+        key: str | None = None,
+        *,
+        prefix: str | None = None,
+        error: str | None = None,
+        older_than: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
     ) -> Rows:
-        """Timers that failed for good and wait for somebody."""
-        given = {"class": _name(cls), "key": key, "limit": limit, "cursor": cursor}
-        return await self._rows("/v1/parked", given)
+        """Timers that failed for good and wait for somebody; the filters are those of `redrive` and `drop_parked`."""
+        given = {"class": _name(cls), "key": key, "prefix": prefix, "error": error, "older_than": older_than}
+        return await self._rows("/v1/parked", given | {"limit": limit, "cursor": cursor})
 
     async def redrive(
         self,

@@ -18,6 +18,7 @@ from wakeful.schedules.options import (
     plain_spec,
 )
 from wakeful.schedules.records import Found, Names, Runs, Schedule, Times
+from wakeful.schedules.signatures import type_add
 from wakeful.specs.build import BUILD_OPTIONS
 from wakeful.values.errors import BadHandler, BadOption
 from wakeful.values.ids import ObjectId
@@ -37,6 +38,7 @@ class ClientSchedules:
         self._new_key = new_key
         self._path = f"{object_path(target.cls, target.key)}/schedules"
 
+    @type_add
     async def add(
         self, /, spec: Any, handler: Handler, *args: Any, name: str | None = None, **options: Unpack[AddOptions]
     ) -> Schedule:

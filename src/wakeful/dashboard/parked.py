@@ -6,24 +6,35 @@ from wakeful.dashboard.visits import Visit
 from wakeful.operations.acts import Which
 from wakeful.values.errors import BadOption, UnknownParked
 from wakeful.values.ids import ObjectId
+from wakeful.values.times import duration_ms
 from wakeful.views import parked
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
 ROWS = 100
+AGES = {"1h": "an hour", "1d": "a day", "7d": "a week", "30d": "30 days"}
 
 
 async def listing(visit: Visit, outcome: dict[str, Any] | None = None) -> "Response":
-    """Parked timers, oldest first."""
-    found = await parked.page(visit.view, limit=ROWS, cursor=visit.query("cursor"), prefix=visit.caller.prefix)
+    """Parked timers, oldest first, that the filters of the address leave."""
+    filters = _filters(visit) if outcome is None else {}
+    which = _choose_all(visit, filters)
+    page = await parked.page(
+        visit.view, which.cls, which.key, ROWS, visit.query("cursor"), prefix=which.prefix, fits=which.fits
+    )
+    is_whole = page.cursor is None and visit.query("cursor") is None
+    total = None if filters or visit.caller.tenant is not None else await visit.count("parked")
     return await visit.render(
         "parked.html",
         "parked",
-        rows=found.rows,
-        cursor=found.cursor,
+        rows=page.rows,
+        cursor=page.cursor,
         outcome=outcome,
-        count_is_known=visit.caller.tenant is None,
+        classes=await visit.classes(),
+        filters=filters,
+        ages=AGES,
+        count=len(page.rows) if is_whole else total,
     )
 
 
@@ -41,34 +52,45 @@ async def one(visit: Visit) -> "Response":
 
 
 async def redrive(visit: Visit) -> "Response":
-    """Those that are ticked, or all that the visitor sees."""
+    """Those that are ticked, or all that the filters leave of what the visitor sees."""
     return await _say(visit, await visit.acts.redrive(await _choice(visit, "redrive")), "redriven")
 
 
 async def drop(visit: Visit) -> "Response":
-    """Those that are ticked: they never run."""
-    which = await _choice(visit, "drop")
-    if which.is_all:
-        raise BadOption("tick the rows to drop; all at once is for `wakeful parked drop --all`", code="option.drop")
-    return await _say(visit, await visit.acts.drop(which), "dropped")
+    """Those that are ticked, or all that the filters leave: they never run."""
+    return await _say(visit, await visit.acts.drop(await _choice(visit, "drop")), "dropped")
 
 
 async def _choice(visit: Visit, what: str) -> Which:
-    prefix = visit.caller.prefix
     if visit.field("do") == "all":
-        return Which(is_all=True, prefix=prefix)
+        return _choose_all(visit, _filters(visit))._replace(is_all=True)
     numbers = [_number(text) for text in visit.form.get("number", ())]
     if not numbers:
         raise BadOption(f"nothing is ticked; tick the rows to {what}", code=f"option.{what}")
     id = await _object(visit)
-    return Which([visit.view.meant(one) for one in numbers], cls=id and id.cls, key=id and id.key, prefix=prefix)
+    meant = [visit.view.meant(one) for one in numbers]
+    return Which(meant, cls=id and id.cls, key=id and id.key, prefix=visit.caller.prefix)
+
+
+def _filters(visit: Visit) -> dict[str, str]:
+    """What the address filters by: of a list, and of the forms in it that are for all of it."""
+    return {name: text for name in ("class", "prefix", "error", "older_than") if (text := visit.query(name))}
+
+
+def _choose_all(visit: Visit, filters: dict[str, str]) -> Which:
+    age = filters.get("older_than")
+    before = None if age is None else visit.now - duration_ms(age, what="older_than")
+    which = Which(cls=filters.get("class"), prefix=filters.get("prefix"), error=filters.get("error"), before=before)
+    return which.within(visit.caller.prefix, "option.prefix")
 
 
 async def _say(visit: Visit, results: list[dict[str, Any]], done: str) -> "Response":
     failed = [row | {"number": visit.view.mask(row["number"])} for row in results if not row["ok"]]
     if not failed:
         job = visit.field("job")  # it came from the page of a job
-        return visit.go("/job", id=job, said=done) if job else visit.go("/parked", said=done)
+        if job:
+            return visit.go("/job", id=job, said=done)
+        return visit.go("/parked", said=done, **_filters(visit))
     visit.place = ("/parked", {})
     return await listing(visit, {"done": len(results) - len(failed), "failed": failed, "what": done})
 

@@ -295,12 +295,9 @@ async def _parked_choice(ask: Ask, code: str) -> Which:
     before = None
     if asked.older_than is not None:
         before = ask.node.clock.now() - duration_ms(asked.older_than, what="older_than")
-    own = ask.who.prefix or ""
-    if not (asked.prefix or "").startswith(own) and not own.startswith(asked.prefix or ""):
-        raise BadOption(f"prefix {asked.prefix!r} leaves nothing of what this token may see", code=code)
-    prefix = max(own, asked.prefix or "", key=len) or None
     numbers = [ask.view.meant(one) for one in asked.numbers]
-    return Which(numbers, asked.all, asked.cls, asked.key, prefix, asked.error, before)
+    which = Which(numbers, asked.all, asked.cls, asked.key, asked.prefix, asked.error, before)
+    return which.within(ask.who.prefix, code)
 
 
 def _parked_answer(ask: Ask, rows: list[dict[str, Any]]) -> Answer:

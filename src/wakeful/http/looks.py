@@ -9,12 +9,14 @@ from urllib.parse import quote
 from wakeful.http.asks import MSGPACK, Answer, Ask, json_answer, result
 from wakeful.http.problems import Problem
 from wakeful.machines.node_machines import feature_of
+from wakeful.operations.acts import Which
 from wakeful.schedules.options import check_schedule_name
 from wakeful.schedules.queries import as_schedule, record_of
 from wakeful.schedules.schedules import next_times
 from wakeful.security import audit
 from wakeful.values.errors import BadOption, UnknownParked
 from wakeful.values.ids import ObjectId
+from wakeful.values.times import duration_ms
 from wakeful.views import (
     calls,
     classes,
@@ -148,10 +150,19 @@ async def list_parked(ask: Ask) -> Answer:
     if _is_outside(ask):
         return page_answer(ask, [], None)
     asked = ask.query
-    found = await parked.page(
-        ask.view, asked["class"], asked["key"], asked["limit"], asked["cursor"], prefix=prefix_of(ask)
+    age = asked["older_than"]
+    before = None if age is None else ask.node.clock.now() - duration_ms(age, what="older_than")
+    which = Which(error=asked["error"], before=before)
+    page = await parked.page(
+        ask.view,
+        asked["class"],
+        asked["key"],
+        asked["limit"],
+        asked["cursor"],
+        prefix=prefix_of(ask),
+        fits=which.fits,
     )
-    return page_answer(ask, [_without_trace(ask, row) for row in found.rows], found.cursor)
+    return page_answer(ask, [_without_trace(ask, row) for row in page.rows], page.cursor)
 
 
 async def list_nodes(ask: Ask) -> Answer:

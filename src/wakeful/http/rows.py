@@ -29,6 +29,8 @@ STANDING = choice("state", "Only in this state.", "active", "paused", "waiting",
 STATE = choice("state", "Only in this state.", *STATES)
 TAG = text("tag", "Only with this tag.", longest=200)
 CONTAINS = text("contains", "Only of names that contain this.")
+ERROR = text("error", "Only those whose error has this text, in any case.", longest=1_024)
+OLDER_THAN = text("older_than", "Only those parked longer ago, such as 12h or 7d.", longest=64)
 TIMER = text("timer", "Only of timers of this name.", longest=1_024)
 KINDS = Param(
     "kinds", {"type": "string"}, stream.read_kinds, None, False, "Only events of these kinds, joined by commas."
@@ -198,7 +200,7 @@ SIGHTS = [
         "read",
         "What failed for good and waits for a person.",
         looks.list_parked,
-        query=(CLASS, KEY, PREFIX, *PAGE),
+        query=(CLASS, KEY, PREFIX, ERROR, OLDER_THAN, *PAGE),
         answer="ParkedPage",
     ),
     Route(

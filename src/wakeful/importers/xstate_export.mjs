@@ -44,11 +44,13 @@ class Export {
   // What a name or a function in its place stands for.
 
   // The name; with a number behind it when another function has it: a state and an event may be called alike.
-  need(kind, name, from, remark) {
+  need(kind, name, from, remark, hasParams = false) {
     for (let again = 1; ; again++) {
       const called = again > 1 ? `${name} (${again})` : name;
       const there = this.functions.get(`${kind} ${called}`);
-      if (there === undefined) this.functions.set(`${kind} ${called}`, { kind, name: called, from, remark: remark ?? null });
+      const taking = hasParams || (!this.isOld && typeof from === 'function' && from.length > 1);
+      if (there === undefined) this.functions.set(`${kind} ${called}`, { kind, name: called, from, remark: remark ?? null, hasParams: taking });
+      else if (there.from === from) there.hasParams ||= taking;
       if (there === undefined || there.from === from) return called;
     }
   }
@@ -95,7 +97,7 @@ class Export {
   namedDelay(name) {
     if (/^\d+(\.\d+)?$/.test(name)) return;
     const known = this.known.delays[name];
-    this.need('delay', name, typeof known === 'function' ? known : null, typeof known === 'number' ? `${known} ms` : null);
+    this.need('delay', name, known ?? null, typeof known === 'number' ? `${known} ms` : null);
   }
 
   // Guards.
@@ -129,7 +131,7 @@ class Export {
     if (typeof known === 'function' && (Array.isArray(known.guards) || known.stateValue !== undefined)) {
       return this.guardFunction(known, `guard ${name}`);
     }
-    this.need('guard', name, known);
+    this.need('guard', name, known, null, params !== undefined);
     return params === undefined ? name : { type: name, params: this.value(params, 'params of the guard', where) };
   }
 
@@ -163,7 +165,7 @@ class Export {
     const isGiven = own === 'xstate.assign' ? !this.hasFunctions(known.assignment) : own !== null && !/enqueueActions|pure/.test(own);
     if (isGiven && params === undefined) return this.own(known, `action ${name}`);
     const kind = own === 'xstate.assign' ? 'assign' : own === null ? 'action' : 'enqueue';
-    this.need(kind, name, own === 'xstate.assign' ? known.assignment : known?.collect ?? known?.get ?? known, own === null && known === undefined ? 'an @assign if it changes the context' : null);
+    this.need(kind, name, own === 'xstate.assign' ? known.assignment : known?.collect ?? known?.get ?? known, own === null && known === undefined ? 'an @assign if it changes the context' : null, params !== undefined);
     return params === undefined ? name : { type: name, params: this.value(params, 'params of the action', where) };
   }
 
@@ -443,7 +445,7 @@ function exported(machine, name) {
     if (called in charts) continue;
     const made = new Export(one, called);
     const chart = made.chart();
-    const functions = [...made.functions.values()].map(({ kind, name, from, remark }) => ({ kind, name, source: written(from), remark }));
+    const functions = [...made.functions.values()].map(({ kind, name, from, remark, hasParams }) => ({ kind, name, source: written(from), remark, hasParams }));
     charts[called] = { chart, functions, notes: made.notes };
     ahead.push(...made.machines);
   }
@@ -451,6 +453,13 @@ function exported(machine, name) {
 }
 
 // A class in Python.
+
+// Words of Python, what every machine has for itself, what a class says of itself, and what the file imports.
+const TAKEN = `False None True and as assert async await break class continue def del elif else except finally for from global if
+  import in is lambda nonlocal not or pass raise return try while with
+  start send snapshot can reset sender state ctx storage sql jobs every schedules blocking
+  alarm audible chart events migrate migrations on_crash on_wake on_connect on_message on_close resume retry version visible
+  App Machine app action assign guard actor callback value`.split(/\s+/);
 
 const FORMS = {
   guard: ['@guard', 'def', '(self, context: dict, event: dict) -> bool:'],
@@ -471,8 +480,8 @@ function python(charts) {
   for (const [name, { functions, notes }] of Object.entries(charts).reverse()) {
     lines.push('', '', className(name) === name ? '@app.object' : `@app.object(name=${JSON.stringify(name)})`, `class ${className(name)}(Machine):`, `    chart = ${JSON.stringify(`${name}.json`)}`);
     for (const note of notes) lines.push(`    # ${note.replace(/\n/g, ' ')}`);
-    const taken = new Set(['start', 'send', 'snapshot', 'can', 'reset', 'sender', 'state', 'ctx', 'storage', 'sql', 'jobs', 'every', 'schedules', 'chart', 'version']);
-    for (const { kind, name: called, source: from, remark } of functions) {
+    const taken = new Set(TAKEN);
+    for (const { kind, name: called, source: from, remark, hasParams } of functions) {
       if (kind === 'machine') {
         lines.push('', `    # ${called}: a machine of its own, above`);
         continue;
@@ -482,7 +491,17 @@ function python(charts) {
       if (/^\d/.test(method)) method = `${kind}_${method}`;
       while (taken.has(method)) method += '_';
       taken.add(method);
-      lines.push('', `    ${mark}(${JSON.stringify(called)})`, `    ${form} ${method}${rest}`);
+      const length = kind === 'delay' && /^\d+(\.\d+)?$/.test(from ?? '') ? Math.round(Number(from)) : null;
+      if (length !== null && method === called) {
+        lines.push('', `    ${method} = ${length}  # ms`);
+        continue;
+      }
+      const takes = hasParams && ['guard', 'assign', 'action'].includes(kind) ? rest.replace('event: dict)', 'event: dict, params)') : rest;
+      lines.push('', `    ${mark}(${JSON.stringify(called)})`, `    ${form} ${method}${takes}`);
+      if (length !== null) {
+        lines.push(`        return ${length}  # ms`);
+        continue;
+      }
       if (remark) lines.push(`        # ${remark}`);
       for (const line of (from ?? '').split('\n').filter((one) => one.trim())) lines.push(`        # ${line.trimEnd()}`);
       lines.push('        raise NotImplementedError');
@@ -516,7 +535,12 @@ async function main(args) {
     process.stderr.write(`${unknown ? `there is no ${unknown}\n` : ''}${USAGE}`);
     return 2;
   }
-  const module = await import(pathToFileURL(path.resolve(file)).href);
+  const where = path.resolve(file);
+  if (!fs.existsSync(where)) {
+    process.stderr.write(`${file} does not exist; name the module that exports the machine\n`);
+    return 1;
+  }
+  const module = await import(pathToFileURL(where).href);
   const found = { ...(isObject(module.default) && !isMachine(module.default) ? module.default : {}), ...module };
   const machines = Object.entries(found).filter(([, one]) => isMachine(one));
   const names = [...new Set(machines.map(([name]) => name))];

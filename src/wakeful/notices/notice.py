@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from wakeful.policy.plan import MISSED
 from wakeful.runtime.turn import Turn
+from wakeful.specs.words import length_words
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import MACHINE_TIMERS, Entry, Parked
@@ -120,10 +121,17 @@ class Notice(Struct, frozen=True, kw_only=True):
             case "missed":
                 return f"missed {self.count:,}"
             case "late":
-                return f"ran {self.lateness} late"
+                return f"ran {_rounded(self.lateness or timedelta())} late"
             case "outage":
                 return "is back" if self.is_over else "is away"
         return self.kind
+
+
+def _rounded(length: timedelta) -> str:
+    """As people say it: of minutes the seconds, of hours the minutes, and no milliseconds but of what is shorter than a second."""
+    ms = length // timedelta(milliseconds=1)
+    unit = next((unit for least, unit in ((3_600_000, 60_000), (1_000, 1_000)) if ms >= least), 1)
+    return length_words(ms // unit * unit)
 
 
 _WHAT = {"run": "schedule", **MACHINE_TIMERS}  # by the timer's prefix, where that says it otherwise
@@ -165,12 +173,18 @@ def notices_of(turn: Turn, late_ms: int | None) -> Iterator[Notice]:
         if entry.verdict in MISSED and entry.name.startswith(SCHEDULE):
             missed.setdefault(entry.name, []).append(entry)
         elif late_ms is not None and entry.verdict in ("run", "failed") and turn.consumed is not None:
-            # A run that stands for missed ones is as late as its occurrence; a timer that was made due again is not.
-            lateness = entry.fired_at - (entry.nominal_at if entry.missed else turn.consumed.due_at)
+            # A run that stands for missed ones is as late as its occurrence; what was made due again, by a retry too, is not.
+            stands_for_missed = entry.missed and not entry.attempt and not _is_redriven(turn.consumed.name)
+            lateness = entry.fired_at - (entry.nominal_at if stands_for_missed else turn.consumed.due_at)
             if lateness >= late_ms and not entry.is_backfill:
                 yield _of_late(turn, entry, lateness)
     for name, entries in missed.items():
         yield _of_missed(turn, name, entries)
+
+
+def _is_redriven(timer: str) -> bool:
+    """Whether it is the lane of an occurrence that somebody redrove, as schedules name it: `run:NAME@p…`."""
+    return timer.startswith("run:") and timer.rpartition("@")[2].startswith("p")
 
 
 def _of_parked(turn: Turn, parked: Parked) -> Notice:

@@ -55,6 +55,13 @@ class Which(NamedTuple):
         if not self.numbers and not self.is_all:
             raise BadOption(f"{what} what? Give numbers, or all", code=f"option.{what}")
 
+    def within(self, own: str | None, code: str) -> "Which":
+        """The same of what somebody may know of: objects whose keys begin with `own`."""
+        asked, own = self.prefix or "", own or ""
+        if not (asked.startswith(own) or own.startswith(asked)):
+            raise BadOption(f"prefix {asked!r} leaves nothing of what this token may see", code=code)
+        return self._replace(prefix=max(own, asked, key=len) or None)
+
     def fits(self, parked: Parked) -> bool:
         """What no store filters."""
         is_old = self.before is None or parked.parked_at <= self.before
@@ -184,9 +191,13 @@ class Acts:
     async def cancel_call(self, id: str) -> str:
         """Stop a call, or the turn of a due timer, as its deadline would; its method. `Conflict` when it had ended."""
         target, name = parse_call_id(id)
-        async with self.row("call.cancel", id):
-            method: str = await self.send(target, CANCEL, (name,), {})
-            return method
+        async with self.row("call.cancel", id) as end:
+            try:
+                method: str = await self.send(target, CANCEL, (name,), {})
+                return method
+            except Conflict as error:  # it had ended, so there was nothing to do
+                end.outcome, end.said, ended = NOTHING, str(error), error
+        raise ended
 
     # parked timers
 

@@ -97,6 +97,13 @@ _DEEP = frozenset({dict, list, tuple, set, frozenset})
 
 
 Convert = Callable[[Any], Any]
+# What msgspec says of texts, and what people can do about it.
+_EXAMPLES = {
+    "Invalid RFC3339 encoded datetime": "it is no datetime in ISO 8601, like 2030-01-01T09:00:00+00:00",
+    "Invalid RFC3339 encoded date": "it is no date in ISO 8601, like 2030-01-01",
+    "Invalid RFC3339 encoded time": "it is no time in ISO 8601, like 09:00:00",
+    "Invalid ISO8601 duration": "it is no length of time, like 1m30s or PT90S",
+}
 ARGUMENTS_MAX = 1_000  # each is looked at by itself
 
 
@@ -257,6 +264,8 @@ class Signature:
 
     def _wrong(self, known: Parameter, place: int | str, error: Exception) -> BadValue:
         said = message_of(error) or type(error).__name__
+        for form, example in _EXAMPLES.items():
+            said = said.replace(form, example)
         where = known.name if known.name in self.by_name or isinstance(place, int) else place
         return BadValue(f"{self.what}: argument {where!r}: {said}", code="arguments.type")
 

@@ -7,6 +7,7 @@ from wakeful.runtime.calls import Router
 from wakeful.schedules.handlers import method_name
 from wakeful.schedules.options import check_schedule_name, parse_spec_options, plain_spec
 from wakeful.schedules.records import Found, Names, Runs, Schedule, Times
+from wakeful.schedules.signatures import type_add
 from wakeful.schedules.tenants import Sharded
 from wakeful.values.errors import LimitExceeded
 from wakeful.values.ids import ObjectId
@@ -24,6 +25,7 @@ class ObjectSchedules:
         self._cls = cls
         self._target = target
 
+    @type_add
     async def add(self, spec: Any, handler: Any, *args: Any, name: str | None = None, **options: Any) -> Schedule:
         asked = parse_spec_options(spec, options)
         method = method_name(self._cls, self._target, handler)

@@ -42,6 +42,7 @@ from wakeful.schedules.records import (
     sliced_times,
     timer_name,
 )
+from wakeful.schedules.signatures import type_add
 from wakeful.schedules.steps import (
     PAUSES_MAX,
     aim,
@@ -100,6 +101,7 @@ class Schedules:
         """`schedules.every.monday.at("9am")(self.report)`: the fluent form, which adds to this object."""
         return Every(self.add)
 
+    @type_add
     async def add(
         self, spec: Any, handler: Handler, *args: Any, name: str | None = None, **options: Unpack[AddOptions]
     ) -> Schedule:

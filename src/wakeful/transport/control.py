@@ -298,7 +298,8 @@ class ControlClient:
 
 def _hung_up() -> Unavailable:
     return Unavailable(
-        "the node hung up; whether the call happened is unknown, repeat it with a request key", code="control.lost"
+        "the node hung up; whether that was done is unknown: look, and repeat a call with its request key",
+        code="control.lost",
     )
 
 

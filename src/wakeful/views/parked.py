@@ -1,6 +1,6 @@
 """Layer 5. What failed for good and waits for a person?"""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from wakeful.jobs.ids import PREFIX as JOB
@@ -19,6 +19,7 @@ from wakeful.views.timer_names import parked_words, schedule_named
 from wakeful.views.view import View, is_shown
 
 _NUMBER_MAX = 2**63 - 1
+Fits = Callable[[Parked], bool]
 
 
 class PlainParked(OfObject):
@@ -49,9 +50,13 @@ async def page(
     cursor: str | None = None,
     *,
     prefix: str | None = None,
+    fits: Fits = lambda row: True,
 ) -> ViewPage[PlainParked]:
-    """Parked timers, oldest first, each with the number that redriving takes; `prefix` is of the object's key."""
-    found = await rows(view, Query(cls=cls, key=key, key_prefix=prefix), limit, cursor)
+    """Parked timers, oldest first, each with the number that redriving takes; `prefix` is of the object's key.
+
+    `fits` is what no store filters. A page looks through a bounded number of rows, and may have few and not be the last.
+    """
+    found = await rows(view, Query(cls=cls, key=key, key_prefix=prefix), limit, cursor, fits)
     return ViewPage(await plain_rows(view, found.rows), found.cursor)
 
 
@@ -63,9 +68,14 @@ async def plain_rows(view: View, rows: Sequence[Parked]) -> list[PlainParked]:
     )
 
 
-async def rows(view: View, query: Query, limit: int = 50, cursor: str | None = None) -> RowPage[Parked]:
+async def rows(
+    view: View, query: Query, limit: int = 50, cursor: str | None = None, fits: Fits = lambda row: True
+) -> RowPage[Parked]:
     """The same before they are plain."""
-    keep = lambda row: is_shown(row.timer.id.cls, query.cls) or row.timer.id.cls == NOTICES  # noqa: E731
+
+    def keep(row: Parked) -> bool:
+        return (is_shown(row.timer.id.cls, query.cls) or row.timer.id.cls == NOTICES) and fits(row)
+
     return await find(view, PARKED, query, limit=limit, cursor=cursor, keep=keep)
 
 

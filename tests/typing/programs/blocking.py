@@ -18,3 +18,5 @@ def use() -> None:
         shop.sell("tea")  # refused
         assert_type(client.jobs.wait(client.jobs.schedule(shop.add, "tea", after="5m")), int)
         client.jobs.schedule(shop.add, 2)  # refused
+        client.schedules("Shop", "corner").add("@daily", shop.add, "tea", name="daily")
+        client.schedules("Shop", "corner").add("@daily", shop.add, 2)  # refused

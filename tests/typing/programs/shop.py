@@ -27,6 +27,9 @@ class Shop(DurableObject):
         await self.schedules.add("every monday at 9am", self.report, name="weekly", catch_up="all", grace=timedelta(1))
         await self.schedules.add("every monday at 9am", self.report, catch_up="everything")  # refused
         await self.schedules.add("every monday at 9am", self.report, catchup="all")  # refused
+        await self.schedules.add("every monday at 9am", self.price, "tea", name="price")
+        await self.schedules.add("every monday at 9am", self.price, 5)  # refused
+        await self.schedules.add("every monday at 9am", "price", 5)
         return qty
 
     async def price(self, name: str, /, *, at: datetime | None = None) -> Item | None:
@@ -59,6 +62,10 @@ async def use() -> None:
     await app.jobs.schedule("add", "tea")  # refused
     await app.schedules(Shop, "corner").add("0 9 * * 1", Shop.report, name="weekly", zone="Europe/Paris", tags=["a"])
     await app.schedules(Shop, "corner").add("0 9 * * 1", Shop.report, name=5)  # refused
+    await app.schedules(Shop, "corner").add("0 9 * * 1", Shop.price, "tea")
+    await app.schedules(Shop, "corner").add("0 9 * * 1", Shop.price, 5)  # refused
+    await app.schedules(Shop, "corner").add("0 9 * * 1", shop.add, "tea", "two")  # refused
+    await app.schedules(Shop, "corner").add(spec="0 9 * * 1", handler=shop.add, kwargs={"name": "tea"})
 
 
 async def use_client() -> None:
@@ -69,3 +76,5 @@ async def use_client() -> None:
         assert_type(await client.jobs.wait(job), Item | None)
         await client.jobs.schedule(shop.price, 5)  # refused
         await client.schedules(Shop, "corner").add("0 9 * * 1", shop.report, overlap="never")  # refused
+        await client.schedules(Shop, "corner").add("0 9 * * 1", shop.price, "tea", overlap="skip")
+        await client.schedules(Shop, "corner").add("0 9 * * 1", shop.price, 5)  # refused

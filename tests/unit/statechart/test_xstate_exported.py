@@ -4,6 +4,7 @@ they do what the real XState does. Recorded by tests/xstate/exported.py; `make x
 
 import asyncio
 import importlib.util
+import inspect
 import json
 import sys
 import types
@@ -129,6 +130,20 @@ async def test_an_exported_machine_does_what_xstate_does(project: str, known: di
 
 @pytest.mark.parametrize("project", RECORDED)
 def test_the_class_that_the_exporter_writes_can_be_registered(project: str, tmp_path: Path) -> None:
+    _written(project, tmp_path)
+
+
+def test_a_delay_that_is_a_number_and_params_are_written_out(tmp_path: Path) -> None:
+    cls = _written("names5", tmp_path).Names
+    assert cls.patience == 60_000
+    assert cls.two_days(None, {}, {}) == 172_800_000
+    assert [*inspect.signature(cls.above).parameters] == ["self", "context", "event", "params"]
+    assert [*inspect.signature(cls.note).parameters] == ["self", "context", "event", "params"]
+    assert [*inspect.signature(cls.is_).parameters] == ["self", "context", "event"]
+
+
+def _written(project: str, tmp_path: Path) -> Any:
+    """The module that the exporter writes for a project, loaded beside its charts."""
     text = RECORDED[project]["python"]
     for name, one in RECORDED[project]["report"].items():
         (tmp_path / f"{name}.json").write_text(json.dumps(one["chart"]))
@@ -142,6 +157,7 @@ def test_the_class_that_the_exporter_writes_can_be_registered(project: str, tmp_
     try:
         spec.loader.exec_module(module)
         assert module.app.deployment.registry.names()
+        return module
     finally:
         del sys.modules[spec.name]
 
