@@ -135,7 +135,9 @@ class Activation:
     @property
     def is_busy(self) -> bool:
         """Something would be lost or interrupted if it slept now."""
-        return self.has_turns or (self.beside is not None and self.beside.is_busy)
+        # What `has_turns` says, written again: each call asks this twice.
+        has_turns = self._running is not None or self._submitted > self._durable or self._readers or self._mailbox
+        return bool(has_turns or self._waiters) or (self.beside is not None and self.beside.is_busy)
 
     @property
     def has_turns(self) -> bool:
@@ -677,9 +679,8 @@ class Activation:
         """The turn failed: nothing it wrote since its last durable point happened, and nobody meets what it left in memory."""
         if turn is not None:
             turn.is_over = True
-            if turn.is_standing or self.beside is not None:
-                pass  # who undoes it sees to that
-            elif turn.has_written or (turn.state_used and self.state.has_changed(turn)):
+            is_ours = not turn.is_standing and self.beside is None  # else who undoes it sees to that
+            if is_ours and (turn.has_written or (turn.state_used and self.state.has_changed(turn))):
                 self.is_awake = False
             if turn.state_used:
                 self.state.forget()

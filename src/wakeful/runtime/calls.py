@@ -391,12 +391,15 @@ class Deadlines:
         self._own: dict[Call, Handle] = {}
         self._alarm: Handle | None = None
         self._alarm_at = 0
+        self._far_at = 0  # a deadline until then is one that comes: as was seen when the clock was last asked
 
     def add(self, call: Call) -> None:
         at = call.deadline_at
-        if at - self._clock.now() > FOREVER_MS // 2:
-            self._own[call] = _NEVER
-            return
+        if at > self._far_at:
+            self._far_at = self._clock.now() + FOREVER_MS // 2
+            if at > self._far_at:
+                self._own[call] = _NEVER
+                return
         if at < self._latest and self._line:
             self._own[call] = self._clock.call_at(at, call.expire)
             return
