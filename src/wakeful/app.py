@@ -317,6 +317,7 @@ class App:
         Of a machine `"snapshot"` is to watch, which is all unless `methods` says otherwise, and `events` are those that it
         may send. `"on_connect"` is a WebSocket to the object. The object knows who it is by `object:NAME`.
         """
+        from wakeful.machines.node_machines import feature_of
         from wakeful.security.object_tokens import SNAPSHOT, check_grant
         from wakeful.security.tokens import dice_bytes, issue
 
@@ -327,6 +328,10 @@ class App:
             methods = (SNAPSHOT,) if issubclass(cls, Machine) else ()
         id, ttl_ms = ObjectId(known.name, check_key(known.name, key)), duration_ms(ttl, what="ttl")
         fields = check_grant(id, known, methods, events, name, ttl_ms)
+        shapes = None if events is None else feature_of(node).bound_of(known.name).events
+        if shapes is not None:
+            for event in fields["events"]:
+                shapes.check_type(event)
         return await issue(node.send, dice_bytes(node.dice), fields, node.clock.now() + ttl_ms)
 
     async def _forget(self, cls: type | None, **which: str) -> int:

@@ -361,6 +361,14 @@ async def test_objects_are_forgotten_by_whoever_may_and_counted_before() -> None
         problem(await stage.ask("POST", "/v1/forget", json={"prefix": "eu/"}, token=operator), 403, "denied.scope")
         for wrong in ({}, {"class": "Shop"}, {"key": "eu/1"}, {"class": "wakeful.Audit", "key": "all"}, {"prefix": ""}):
             problem(await forget(**wrong), 422, "option.forget")
+        bound = await stage.token("bound", "admin", tenant="us/")
+        for foreign in ({"class": "Shop", "key": "eu/1"}, {"prefix": "eu/"}, {"prefix": "u"}):
+            answer = await stage.ask("POST", "/v1/forget", json=foreign | {"dry_run": True}, token=bound)
+            problem(answer, 403, "denied.tenant")
+        refused = (await stage.get("/v1/audit", token=admin))["rows"]
+        assert (
+            sum("denied.tenant" in str(row) or "bound to us/" in str(row) for row in refused) == 1
+        )  # alike ones are counted
         held = (await forget(prefix="eu/", dry_run=True)).json()["held"]
         assert (held["objects"], held["timers"], held["parked"]) == (2, 2, 0)
         one = {"dry_run": False, "forgotten": 1, "held": None}

@@ -198,5 +198,11 @@ def test_a_token_for_one_object_is_made_and_all_of_them_end_with_their_key(
     rows = command(capsys, "audit")
     acts = [row["act"] for row in (rows["rows"] if isinstance(rows, dict) else rows)]
     assert acts.count("token.object") == 3
+    with running():
+        command(capsys, "tokens", "object", "Box", "b", "--method", "get")
+        assert (
+            "no process that runs the store has a class 'Bax', did you mean 'Box'?"
+            in (said(capsys, "tokens", "object", "Bax", "b", "--method", "get", code=2)[1])
+        )
     assert acts.count("token.rotate") == 1
     assert made["token"].split(".")[1] not in json.dumps(rows)

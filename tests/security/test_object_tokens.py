@@ -300,3 +300,17 @@ async def test_a_problem_names_the_object() -> None:
         text = await token(stage)
         answer = await stage.ask("GET", "/v1/objects/Door/back/watch", token=text)
         assert problem(answer, 403, "denied.object")["detail"] == "this token is for Door/front alone"
+
+
+async def test_an_event_that_the_class_does_not_take_is_in_no_token() -> None:
+    app = App()
+
+    @app.object
+    class Bill(Machine):
+        events = {"PAY": None, "CANCEL": None}
+        chart = {"initial": "open", "states": {"open": {"on": {"PAY": "paid"}}, "paid": {}}}
+
+    async with app.world():
+        assert await app.token(Bill, "b", events=["PAY"])
+        with pytest.raises(errors.BadValue, match="Bill takes no event 'PYA'; it takes PAY, CANCEL"):
+            await app.token(Bill, "b", events=["PAY", "PYA"])

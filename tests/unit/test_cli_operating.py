@@ -411,3 +411,20 @@ def test_an_object_is_forgotten_and_the_log_does_not_say_which(stage: Stage) -> 
         assert stage("export", "Report", "eu").code == 1
         found = stage("audit", "--json")
         assert ("forget" in found.out, "Report/eu" in found.out, "secret" in found.out) == (True, False, False)
+
+
+def test_a_second_run_takes_the_name_out_of_the_log_when_the_first_was_cut_off_before(
+    stage: Stage, monkeypatch: Any
+) -> None:
+    async def cut(*_: Any) -> None:
+        raise ConnectionError("cut off")
+
+    with stage.running():
+        stage("pause", "Report", "eu", "nightly", "--note", "secret")
+        with monkeypatch.context() as dying:
+            dying.setattr("wakeful.operations.forgets._redact", cut)
+            assert stage("forget", "Report", "eu").code != 0
+        assert "eu" not in [row["key"] for row in stage("ls", "--json").json]  # the object itself is gone
+        assert "Report/eu" in stage("audit", "--json").out
+        assert "nothing like that" in stage("forget", "Report", "eu").out
+        assert "Report/eu" not in stage("audit", "--json").out

@@ -43,6 +43,7 @@ def forget(
 
 async def _forget(choice: "ObjectChoice", yes: bool, dry_run: bool, target: str | None, url: str, as_json: bool) -> int:
     from wakeful.cli.known_names import instead
+    from wakeful.cli.node_access import connecting
     from wakeful.cli.output import confirm, many, put_json, put_line
     from wakeful.cli.session import acting, viewing
     from wakeful.operations.forgets import tally
@@ -50,9 +51,14 @@ async def _forget(choice: "ObjectChoice", yes: bool, dry_run: bool, target: str 
     async with viewing(url) as view:
         held = await tally(view.stores, choice, view.now())
         hint = "" if as_json or held["objects"] else await instead(view, choice.cls, choice.key)
+        # Of what is gone a run that was cut off may have left the name in the audit log, which only a process takes out.
+        is_tried = held["objects"] > 0 or target is not None
+        if not is_tried and not dry_run:
+            async with connecting(view.stores[0]) as client:
+                is_tried = client is not None
     count = 0
-    if held["objects"] and not dry_run:
-        if choice.prefix is not None and not yes:
+    if is_tried and not dry_run:
+        if held["objects"] and choice.prefix is not None and not yes:
             confirm(f"forget {many(held['objects'], 'object')}", can_ask=not as_json)
         async with acting(url, target, what="forget") as acts:
             count = await acts.forget(choice)
@@ -61,7 +67,7 @@ async def _forget(choice: "ObjectChoice", yes: bool, dry_run: bool, target: str 
     elif not held["objects"]:
         put_line(f"there is nothing like that{hint}", "dim")
     else:
-        put_line(f"forgot {many(count, 'object')}" if count else "would forget", "" if dry_run else "green")
+        put_line("would forget" if dry_run else f"forgot {many(count, 'object')}", "" if dry_run else "green")
         _put_held(held)
     return OK
 

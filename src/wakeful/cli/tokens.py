@@ -249,6 +249,7 @@ async def _for_object(
 
     ttl_ms = duration_ms(ttl, what="--ttl")
     fields = check_grant(check_object(cls, key), None, methods, events, name, ttl_ms)
+    await _check_class(url, cls)
     expires_at = now_ms() + ttl_ms
     detail = {"methods": list(fields["methods"]), "events": events, "name": name, "expires_at": iso(expires_at)}
     async with acting_on_reserved(url, makes=True) as acts, acts.row("token.object", f"{cls}/{key}", detail):
@@ -259,6 +260,24 @@ async def _for_object(
         put_line(text)
         which = f" (events {', '.join(events)})" if events else ""
         click.echo(f"for {', '.join(fields['methods'])}{which} of {cls}/{key}, until {iso(expires_at)}", err=True)
+
+
+async def _check_class(url: str, cls: str) -> None:
+    """`UnknownClass` when processes run the store and none of them has it; where none can be asked, nobody knows."""
+    from wakeful.cli.known_names import meant
+    from wakeful.cli.node_access import statuses
+    from wakeful.cli.session import reading
+    from wakeful.values.errors import StoreError, UnknownClass
+
+    try:
+        async with reading(url) as store:
+            said = await statuses(store, await store.nodes())
+    except StoreError:  # it is made with the first token
+        return
+    known = sorted({name for status in said.values() for name in status["classes"]})
+    if said and cls not in known:
+        hint = meant(cls, known) or f"; they have {', '.join(known[:10])}"
+        raise UnknownClass(f"no process that runs the store has a class {cls!r}{hint}", code="class.unknown")
 
 
 @options.command("rotate")

@@ -18,7 +18,7 @@ from wakeful.policy.retry import RetryPolicy, exponential
 from wakeful.schedules.options import parse_spec_options, plain_spec
 from wakeful.specs.instants import after, at
 from wakeful.specs.spec import Spec
-from wakeful.values.errors import BadOption, BadTime
+from wakeful.values.errors import BadOption, BadTime, WrongTenant
 from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.times import LATEST_MS, duration_ms, from_datetime, to_datetime
 from wakeful.views import history, ledger, schedules
@@ -308,8 +308,13 @@ async def forget(ask: Ask) -> Answer:
     """Have objects forgotten, or say what they hold."""
     asked: ForgetChoice = await read_body(ask, ForgetChoice, is_needed=True)
     choice = ObjectChoice(asked.cls, asked.key, asked.prefix).check()
-    if not (choice.key or choice.prefix or "").startswith(ask.who.prefix or ""):
-        raise BadOption("that is not of what this token may see", code="option.forget")
+    if choice.key is not None:
+        await ask.gate.check_named(connection_of(ask), ask.who, choice.cls or "", choice.key)
+    elif not (choice.prefix or "").startswith(ask.who.prefix or ""):
+        words = f"keys that begin with {choice.prefix!r} are not all of it"
+        refusal = WrongTenant(f"{ask.who.name} is bound to {ask.who.tenant}, and {words}")
+        await ask.gate.refuse(connection_of(ask), ask.who, refusal)
+        raise refusal
     if asked.dry_run:
         held = await tally(ask.view.stores, choice, ask.node.clock.now())
         return json_answer({"dry_run": True, "forgotten": 0, "held": held})

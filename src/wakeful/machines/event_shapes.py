@@ -31,13 +31,17 @@ class EventShapes:
         self.shapes: dict[str, Any] = dict(events)
         self._fields = {type: _fields(name, type, shape) for type, shape in self.shapes.items()}
 
-    def check(self, event: dict[str, Any], convert: Callable[..., Any] = msgspec.convert) -> dict[str, Any]:
-        """The event with its fields as their annotations say; `BadValue` names the one that does not fit."""
-        type = event["type"]
+    def check_type(self, type: str) -> None:
+        """`BadValue` unless it takes events of that type."""
         if type not in self.shapes:
             raise BadValue(
                 f"{self._name} takes no event {type[:60]!r}; it takes {', '.join(self.shapes)}", code="event.unknown"
             )
+
+    def check(self, event: dict[str, Any], convert: Callable[..., Any] = msgspec.convert) -> dict[str, Any]:
+        """The event with its fields as their annotations say; `BadValue` names the one that does not fit."""
+        type = event["type"]
+        self.check_type(type)
         given = {name: value for name, value in event.items() if name != "type"}
         unknown = next((name for name in given if name not in self._fields[type]), None)
         if unknown is not None:

@@ -121,13 +121,13 @@ class Notice(Struct, frozen=True, kw_only=True):
             case "missed":
                 return f"missed {self.count:,}"
             case "late":
-                return f"ran {_rounded(self.lateness or timedelta())} late"
+                return f"ran {_rough_length(self.lateness or timedelta())} late"
             case "outage":
                 return "is back" if self.is_over else "is away"
         return self.kind
 
 
-def _rounded(length: timedelta) -> str:
+def _rough_length(length: timedelta) -> str:
     """As people say it: of minutes the seconds, of hours the minutes, and no milliseconds but of what is shorter than a second."""
     ms = length // timedelta(milliseconds=1)
     unit = next((unit for least, unit in ((3_600_000, 60_000), (1_000, 1_000)) if ms >= least), 1)
