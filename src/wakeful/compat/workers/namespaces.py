@@ -9,9 +9,9 @@ from wakeful.compat.workers.events import Hosted
 from wakeful.compat.workers.failures import JsTypeError, MissingBinding
 from wakeful.compat.workers.host import NAME, REACH
 from wakeful.compat.workers.ids import CONTENT_BYTES, DurableObjectId, id_of_text, named_id, unique_id
-from wakeful.compat.workers.rpc import Given, Path, Property, RpcPromise, loans_of, pack_call, promise
+from wakeful.compat.workers.rpc import Given, Packed, Path, Property, RpcPromise, loans_of, promise
 from wakeful.compat.workers.values import option_of, text_of
-from wakeful.compat.workers.web import Freight, Request, Response, request_data, response_of, unpack
+from wakeful.compat.workers.web import NO_FREIGHT, Freight, Request, Response, request_data, response_of, unpack
 from wakeful.runtime.beside import StandingTurn, come_back
 from wakeful.runtime.turn import CURRENT
 from wakeful.values.errors import UnknownMethod
@@ -54,7 +54,9 @@ class Stub:
         return promise(call, f"{self!r}.{what}()", node.keep if node is not None else _nobody)
 
     def _use(self, path: Path, given: Given | None) -> RpcPromise:
-        return self._begin(self._reach(path, given), ".".join(path))
+        what, freight = f"{self!r}.{'.'.join(path)}", self._freight()
+        packed = Packed(given, what, freight)  # now: what is changed afterwards is not in it
+        return self._begin(self._reach(path, packed, freight), ".".join(path))
 
     def _reference(self) -> list[Any]:
         """How it is sent to somebody else, who gets one like it."""
@@ -65,19 +67,20 @@ class Stub:
         answer = await self._send("fetch", (request_data(request, freight.offer),), {})
         return response_of(answer, freight.claim)
 
-    async def _reach(self, path: Path, given: Given | None) -> Any:
-        what, freight = f"{self!r}.{'.'.join(path)}", self._freight()
-        packed = pack_call(given, what, freight)
-        if given is not None and len(path) == 1:
-            args, kwargs = packed
+    async def _reach(self, path: Path, packed: Packed, freight: Freight) -> Any:
+        call = packed.take()
+        if call is not None and len(path) == 1:
+            args, kwargs = call
             return unpack(await self._send(path[0], tuple(args), kwargs), freight)
-        return unpack(await self._send(REACH, (list(path), packed), {}), freight)
+        return unpack(await self._send(REACH, (list(path), call), {}), freight)
 
     def _freight(self) -> Freight:
         """What carries that of the arguments which can't be copied: for the object whose code calls, or the Worker's."""
+        node = self._namespace.app.deployment.node
+        if node is None:
+            return NO_FREIGHT  # the call itself will say so
         turn = CURRENT.get()
-        activation = turn.activation if isinstance(turn, StandingTurn) else None
-        return loans_of(self._namespace.app.deployment.node).freight(activation)
+        return loans_of(node).freight(turn.activation if isinstance(turn, StandingTurn) else None)
 
     async def _send(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         namespace, id = self._namespace, self.id
