@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from wakeful.compat.workers.config import REMEDIES
 from wakeful.compat.workers.events import Hosted
 from wakeful.compat.workers.failures import JsTypeError, MissingBinding
 from wakeful.compat.workers.host import NAME, REACH
@@ -144,7 +145,9 @@ class Env:
         if name.startswith("_"):
             raise AttributeError(name)
         if name in self._missing:
-            raise MissingBinding(f"env.{name} is {self._missing[name]}, which is not here; see docs/cloudflare.md")
+            what = self._missing[name]
+            remedy = REMEDIES.get(what, "see docs/cloudflare.md")
+            raise MissingBinding(f"env.{name} is {what}, which is not here; {remedy}")
         try:
             return self._bindings[name]
         except KeyError:
