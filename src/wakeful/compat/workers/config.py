@@ -229,12 +229,19 @@ def _bindings(path: Path, data: Mapping[str, Any]) -> tuple[tuple[Binding, ...],
             name = one.get("binding") or one.get("name")
             if name:
                 elsewhere[name] = what
+    return tuple(here), elsewhere | _unknown_bindings(data)
+
+
+def _unknown_bindings(data: Mapping[str, Any]) -> dict[str, str]:
+    """Names of kinds that are newer than this program."""
     known = {kind.partition(".")[0] for kind in KINDS} | set(_ELSEWHERE) | {"assets"}
-    for kind in sorted(set(data) - known):  # a kind that is newer than this program
-        for one in data[kind] if isinstance(data[kind], list) else ():
-            if isinstance(one, Mapping) and isinstance(one.get("binding"), str):
-                elsewhere[one["binding"]] = f"one of its {kind}"
-    return tuple(here), elsewhere
+    kinds = ((kind, listed) for kind, listed in data.items() if kind not in known and isinstance(listed, list))
+    return {
+        one["binding"]: f"one of its {kind}"
+        for kind, listed in kinds
+        for one in listed
+        if isinstance(one, Mapping) and isinstance(one.get("binding"), str)
+    }
 
 
 def _read_named(path: Path, data: Mapping[str, Any]) -> Iterator[NamedBinding]:

@@ -108,20 +108,21 @@ class Namespace:
         self.hosted = hosted
 
     def idFromName(self, name: Any) -> DurableObjectId:  # noqa: N802  the name there
-        return named_id(self.hosted.name, text_of(name, "an object's name"))
+        return named_id(self.hosted.name, text_of(name, "an object's name"), self.hosted.id_key)
 
     def idFromString(self, text: str) -> DurableObjectId:  # noqa: N802  the name there
-        return id_of_text(self.hosted.name, text)
+        return id_of_text(self.hosted.name, text, self.hosted.id_key)
 
     def newUniqueId(self, options: Any = None, **named: Any) -> DurableObjectId:  # noqa: N802  the name there
         _check_place(option_of(options, named, "newUniqueId()"))
-        return unique_id(self.hosted.name, secrets.token_bytes(CONTENT_BYTES))
+        return unique_id(self.hosted.name, secrets.token_bytes(CONTENT_BYTES), self.hosted.id_key)
 
     def get(self, id: Any, options: Any = None, **named: Any) -> Stub:
         option_of(options, named, "get()")  # where to put it is the cluster's to decide
         if not isinstance(id, DurableObjectId):
             raise JsTypeError("get() takes an id: idFromName(…), idFromString(…) or newUniqueId()")
-        id_of_text(self.hosted.name, id.toString())
+        if id.cls != self.hosted.name:
+            raise JsTypeError(f"this is no id of the class {self.hosted.name}")
         return Stub(self, id)
 
     def getByName(self, name: Any, options: Any = None, **named: Any) -> Stub:  # noqa: N802  the name there
