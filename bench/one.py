@@ -18,7 +18,7 @@ from wakeful.cli.program import COLLECT_EVERY
 
 WORKS = (
     "schedule", "fire", "lateness", "jobs", "job_lateness", "cron", "next_run", "chart_step", "many", "calls", "wake",
-    "scale", "machines", "recovery", "cluster", "million", "http", "fair", "telemetry", "sql",
+    "scale", "machines", "recovery", "cluster", "million", "http", "fair", "telemetry", "sql", "workers",
 )  # fmt: skip
 PEERS = (
     "apscheduler", "huey", "dbos", "pgqueuer", "procrastinate", "cronsim", "croniter", "python_statemachine",

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from wakeful.compat.workers import config
+from wakeful.compat.workers.namespaces import Env
 from wakeful.compat.workers.worker import translate_cron
 from wakeful.values.errors import BadOption
 
@@ -96,6 +97,19 @@ def test_every_kind_that_is_not_here_is_named(tmp_path: Path) -> None:
     found = config.read(tmp_path)
     assert sorted(found.elsewhere) == sorted(kind.upper() for kind in kinds)
     assert [words.partition(":")[0] for words in found.idle] == ["containers"]
+
+
+def test_what_is_not_here_has_a_remedy_and_a_kind_that_nobody_knows_is_named(tmp_path: Path) -> None:
+    words = set(config._ELSEWHERE.values()) - {"a workflow"}
+    assert words == set(config.REMEDIES)
+    new = {"main": "entry.py", "oracles": [{"binding": "ORACLE"}], "rules": [{"type": "Data"}], "vars": {"A": 1}}
+    (tmp_path / "wrangler.json").write_text(json.dumps(new))
+    assert config.read(tmp_path).elsewhere == {"ORACLE": "one of its oracles"}
+    env = Env({}, {"SEARCH": "Vectorize", "ORACLE": "one of its oracles"})
+    with pytest.raises(NotImplementedError, match=r"env.SEARCH is Vectorize, which is not here; keep vectors"):
+        env.SEARCH.query()
+    with pytest.raises(NotImplementedError, match=r"env.ORACLE is one of its oracles"):
+        env.ORACLE.ask()
 
 
 def test_json_comes_before_toml(tmp_path: Path) -> None:

@@ -355,8 +355,8 @@ async def test_a_firehose_is_read_from_where_it_was_left() -> None:
                 for total in (150, 300):
                     await reader.start()
                     async with asyncio.timeout(20):
-                        while sum((seen := await reader.seen())["counts"].values()) < total or seen["is_connected"]:
-                            await asyncio.sleep(0.01)  # noqa: ASYNC110  the other side of a real connection
+                        while sum((seen := await reader.seen())["counts"].values()) < total or seen["is_connected"]:  # noqa: ASYNC110
+                            await asyncio.sleep(0.01)
                 await reader.stop()
                 assert seen["counts"] in (
                     {"post": 150, "like": 150},

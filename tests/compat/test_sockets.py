@@ -10,6 +10,7 @@ import pytest
 
 from tests.compat.workers_stage import played, write_worker
 from wakeful.compat.workers import Worker, load
+from wakeful.compat.workers.failures import JsException
 from wakeful.compat.workers.site import WorkerSite, serving
 from wakeful.sockets import records as keeping
 from wakeful.sockets.node_sockets import feature_of
@@ -402,7 +403,7 @@ async def test_a_handler_runs_for_as_long_as_the_object_says_also_after_its_slee
         sample = worker.env.SAMPLE.getByName("room")
         await sample.limit(5_000)
         for bad in (-1, 1.5, 604_800_001, "5"):
-            with pytest.raises(TypeError, match="milliseconds"):
+            with pytest.raises(JsException, match="milliseconds"):
                 await sample.limit(bad)
         client = Client(worker, "/")
         await client.hear()

@@ -10,7 +10,7 @@ import pytest
 from tests.tidy import tidy_source as source
 
 TESTS = source.ROOT / "tests"
-PROGRAMS = "programs"  # folders of those that are run as programs of users are, who have no package `tests`
+PROGRAMS = ("programs", "python")  # folders of those that are run as programs of users are, who have no package `tests`
 CHANGES_PATH = re.compile(r"sys\.path(\.(append|insert|extend)\(| ?\+= |\[:0\] = )")
 
 
@@ -31,7 +31,7 @@ def _bare_imports(text: str) -> Iterator[str]:
 
 
 def test_helpers_are_imported_by_their_whole_name() -> None:
-    files = [path for path in sorted(TESTS.rglob("*.py")) if path.parent.name != PROGRAMS]
+    files = [path for path in sorted(TESTS.rglob("*.py")) if path.parent.name not in PROGRAMS]
     helpers = {path.stem for path in files if not (path.name.startswith("test_") or path.stem == "__init__")}
     found = [
         f"{path.relative_to(TESTS)} {problem}"

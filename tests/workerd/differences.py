@@ -60,5 +60,6 @@ DIFFERENCES = {
         [],
     ),
     "sql: VACUUM": _ours("sql-vacuum", [{"answers": [[]]}], []),
+    "sockets: a tag that is empty": _ours("empty-tag", [{"answers": "Error"}], []),
     "bookmarks": _ours("bookmarks", [{"answers": ["000000000000-0000", "000000000000-0000", _TYPE_ERROR]}], []),
 }

@@ -1,5 +1,7 @@
 // The runtime's side of the comparison: one object that does what a scenario says. python/entry.py is its twin.
 import { DurableObject } from "cloudflare:workers";
+import { Talk, talk } from "./talk.js";
+export { Talk };
 
 export class Log extends DurableObject {
   async add(event) {
@@ -400,11 +402,15 @@ export class Plain extends DurableObject {
 
 export default {
   async fetch(request, env) {
+    if (request.headers.get("upgrade")) {
+      return await env.TALK.getByName(decodeURIComponent(new URL(request.url).pathname.slice(1))).fetch(request);
+    }
     const { object, action, value } = await request.json();
     const log = env.LOG.getByName("log of " + object);
     try {
       if (action === "plan") { await log.plan(value); return Response.json({ done: true }); }
       if (action === "events") return Response.json({ events: await log.events() });
+      if (action === "rpc") return Response.json({ answers: await talk(env, object, value) });
       if (action === "plain") return Response.json({ answers: await env.PLAIN.getByName(object).tell(value) });
       return Response.json({ answers: await env.SUBJECT.getByName(object).run(value) });
     } catch (error) {

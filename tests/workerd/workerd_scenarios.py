@@ -2,6 +2,7 @@
 
 from tests.workerd.sql_scenarios import BOOKMARKS, ITEMS, KV, NAMES, SQL, items
 from tests.workerd.steps import ALL, DELETE, FAR_MS, GET, Step, plan, run, soon, wait
+from tests.workerd.talk_scenarios import RPC, SOCKETS
 
 ALARMS: dict[str, list[Step]] = {
     "no alarm is set at first": [run(GET)],
@@ -397,4 +398,17 @@ STREAMS: dict[str, list[Step]] = {
     )
 }
 
-SCENARIOS = {**ALARMS, **RETRIES, **TRANSACTIONS, **EVENTS, **ROWS, **SQL, **KV, **BOOKMARKS, **STREAMS, **RESTARTS}
+SCENARIOS = {
+    **ALARMS,
+    **RETRIES,
+    **TRANSACTIONS,
+    **EVENTS,
+    **ROWS,
+    **SQL,
+    **KV,
+    **BOOKMARKS,
+    **STREAMS,
+    **RPC,
+    **SOCKETS,
+    **RESTARTS,
+}

@@ -184,6 +184,7 @@ def load_worker(folder: str) -> Program:
 
 
 def _beside(worker: Any) -> Any:
+    from wakeful.compat.workers.config import REMEDIES
     from wakeful.compat.workers.site import ADDRESS, serving
 
     @asynccontextmanager
@@ -192,7 +193,8 @@ def _beside(worker: Any) -> Any:
         async with serving(worker, address or ADDRESS, next_port=address is None, is_tried=True) as url:
             say.event("worker", f"{worker.config.name} at {url}", url=url)
             for name, what in worker.missing.items():
-                say.event("worker", f"env.{name} is {what}, which is not here; a use of it is an error that says so")
+                words = f"env.{name} is {what}, which is not here; a use of it is an error that says so"
+                say.event("worker", words + (f": {REMEDIES[what]}" if what in REMEDIES else ""))
             for what in worker.config.idle:
                 say.event("worker", f"configured and not done here: {what}")
             for name in worker.config.deleted:

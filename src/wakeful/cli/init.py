@@ -49,13 +49,13 @@ def init(folder: Path, is_worker: bool, as_json: bool) -> None:
 def project(name: str, *, is_worker: bool = False) -> dict[str, str]:
     """The files of a new project of that name, by their own names."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "wakeful-project"
-    found = {}
+    texts = {}
     template = files("wakeful.cli").joinpath(FOLDER)
     for file in (template.joinpath(WORKERS) if is_worker else template).iterdir():
         if file.name.endswith(SUFFIX):
             own = file.name.removesuffix(SUFFIX)
-            found[NAMES.get(own, own)] = file.read_text(encoding="utf-8").replace("PROJECT", slug)
-    return found
+            texts[NAMES.get(own, own)] = file.read_text(encoding="utf-8").replace("PROJECT", slug)
+    return texts
 
 
 def _write(folder: Path, texts: dict[str, str]) -> None:

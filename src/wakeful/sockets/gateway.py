@@ -48,6 +48,8 @@ log = logging.getLogger("wakeful.sockets")
 
 UNHEARD_MAX = 8  # messages of a socket that wait while its object is at one; more are not read
 UNHEARD_S = 0.1  # between looks at whether there is room
+BESIDE_S = 0.02  # after which a message is at its handler, and the next of its socket may begin beside it
+BESIDE_MAX = 100  # messages of a socket that are handled at once
 SENDERS_MAX = 1_000  # nodes whose last batch is remembered
 PARTING_MAX = 200  # objects that are told at once when the process stops
 PARTING_S = 1.0  # what a client that reads slowly is given then
@@ -164,7 +166,16 @@ class Gateway:
     async def _take_unheard(self, held: Held) -> None:
         try:
             while held.unheard and held.closing is None:
-                await self._bring(held, *held.unheard.popleft())
+                bringing = asyncio.get_running_loop().create_task(
+                    self._bring(held, *held.unheard.popleft()), context=Context()
+                )
+                self._node.keep(bringing)
+                held.brought.add(bringing)
+                bringing.add_done_callback(held.brought.discard)
+                # In their order; one whose handler waits for long lets the next begin, as other events do.
+                await asyncio.wait([bringing], timeout=BESIDE_S)
+                while len(held.brought) >= BESIDE_MAX:
+                    await asyncio.wait(held.brought, return_when=asyncio.FIRST_COMPLETED)
         finally:
             held.taking = held.unheard = None
 

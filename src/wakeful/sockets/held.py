@@ -71,6 +71,7 @@ class Held(Paced):
         "_bytes",
         "_line",
         "answered_at",
+        "brought",
         "closing",
         "epoch",
         "here",
@@ -101,6 +102,7 @@ class Held(Paced):
         # Where the object's events are no turns: what came while it is at a message before, and who brings it there.
         self.unheard: deque[tuple[int, Message]] | None = None
         self.taking: asyncio.Task[None] | None = None
+        self.brought: set[asyncio.Task[None]] = set()  # and those that it is at
         self._line: deque[Message] | None = None
         self._bytes = 0
 

@@ -56,7 +56,7 @@ class SocketTable:
         self.known: dict[str, SocketRecord] = {}
         # Where events are no turns: those whose end the object is being told of, and messages that it is being told.
         self.parting: set[str] = set()
-        self.telling: dict[str, tuple[int, asyncio.Future[None]]] = {}
+        self.telling: dict[tuple[str, int], asyncio.Future[None]] = {}
         self.is_complete = False
 
     def adopt(self, writes: Mapping[Slot, bytes | None]) -> None:
@@ -171,6 +171,7 @@ def set_seen_with(turn: "StandingTurn", id: str, number: int) -> None:
     turn.seen[_seen_slot(id)] = _encode(number)
 
 
-def unset_seen_with(turn: "StandingTurn", id: str) -> None:
+def unset_seen_with(turn: "StandingTurn", id: str, number: int) -> None:
     """It has written nothing, so there is nothing that could happen twice."""
-    turn.seen.pop(_seen_slot(id), None)
+    if turn.seen.get(_seen_slot(id)) == _encode(number):  # else a later one has begun
+        del turn.seen[_seen_slot(id)]

@@ -107,20 +107,19 @@ async def _tell_beside(turn: "StandingTurn", id: str, number: int, message: Mess
     """Where events are no turns: once it has written something it has had the message, whatever becomes of it."""
     activation = turn.activation
     telling = keeping.table_of(activation).telling
-    if (before := telling.get(id)) is not None and before[0] == number:
-        await asyncio.shield(before[1])  # it is asked again while it is at it
+    if (before := telling.get((id, number))) is not None:
+        await asyncio.shield(before)  # it is asked again while it is at it
         return
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    telling[id] = (number, done)
+    telling[id, number] = done
     keeping.set_seen_with(turn, id, number)
     try:
         await activation.instance.on_message(Socket(activation, id), message)
     finally:
         if not turn.is_over and turn.is_clean:
-            keeping.unset_seen_with(turn, id)
+            keeping.unset_seen_with(turn, id, number)
         done.set_result(None)
-        if telling.get(id) == (number, done):
-            del telling[id]
+        del telling[id, number]
 
 
 async def closed(ctx: "Context", id: str, code: int, reason: str, was_clean: bool) -> bool:

@@ -4,8 +4,11 @@ import asyncio
 import math
 import time
 from datetime import UTC, datetime, timedelta
+from urllib.parse import unquote, urlsplit
 
 from js import IdentityTransformStream, RangeError, ReadableStream, TextDecoderStream, TransformStream
+from talk import Talk as Talk
+from talk import talk
 from workers import DurableObject, Response, WorkerEntrypoint
 
 
@@ -564,6 +567,8 @@ class Plain(DurableObject):
 
 class Default(WorkerEntrypoint):
     async def fetch(self, request):
+        if request.headers.get("upgrade"):
+            return await self.env.TALK.getByName(unquote(urlsplit(request.url).path[1:])).fetch(request)
         asked = await request.json()
         name, action, value = asked["object"], asked["action"], asked.get("value")
         log = self.env.LOG.getByName("log of " + name)
@@ -573,6 +578,8 @@ class Default(WorkerEntrypoint):
                 return Response.json({"done": True})
             if action == "events":
                 return Response.json({"events": await log.events()})
+            if action == "rpc":
+                return Response.json({"answers": await talk(self.env, name, value)})
             if action == "plain":
                 return Response.json({"answers": await self.env.PLAIN.getByName(name).tell(value)})
             return Response.json({"answers": await self.env.SUBJECT.getByName(name).run(value)})

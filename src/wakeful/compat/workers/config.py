@@ -48,6 +48,24 @@ _IDLE = {
     "tail_consumers": "tail consumers: the log of this process has what they would get",
     "logpush": "logpush: have the log of this process shipped",
 }
+# What to do instead, by what it is called.
+REMEDIES = {
+    "Hyperdrive": "connect to the database with its own driver",
+    "Vectorize": "keep vectors in a database that searches them, and ask it with fetch()",
+    "Analytics Engine": "write points into D1, or have telemetry count them (docs/telemetry.md)",
+    "Workers AI": "ask a model with fetch()",
+    "a browser": "run one beside it, and ask it with fetch()",
+    "e-mail": "send with a service's API and fetch()",
+    "a dispatch namespace": "load several Workers into one program, and bind them with `services`",
+    "a rate limit": "count in an object, as examples/cloudflare_limiter does",
+    "a secret of the secrets store": "put it into .dev.vars",
+    "Images": "use Pillow",
+    "Media Transformations": "run ffmpeg beside it",
+    "an mTLS certificate": "use aiohttp with an ssl context",
+    "a pipeline": "send to a queue whose consumer writes batches",
+    "the metadata of a version": "put the version into `vars`",
+    "a loader of Workers": "load the Workers at the start",
+}
 _RULE_FILES = ("_headers", "_redirects")
 _PULL = "pull consumers: messages of {} are for an HTTP API that is not here; let the Worker's queue() take them"
 # What JSON with comments is made of. Each text belongs to one alternative only, an unclosed one to the rest of the file:
@@ -211,7 +229,19 @@ def _bindings(path: Path, data: Mapping[str, Any]) -> tuple[tuple[Binding, ...],
             name = one.get("binding") or one.get("name")
             if name:
                 elsewhere[name] = what
-    return tuple(here), elsewhere
+    return tuple(here), elsewhere | _unknown_bindings(data)
+
+
+def _unknown_bindings(data: Mapping[str, Any]) -> dict[str, str]:
+    """Names of kinds that are newer than this program."""
+    known = {kind.partition(".")[0] for kind in KINDS} | set(_ELSEWHERE) | {"assets"}
+    kinds = ((kind, listed) for kind, listed in data.items() if kind not in known and isinstance(listed, list))
+    return {
+        one["binding"]: f"one of its {kind}"
+        for kind, listed in kinds
+        for one in listed
+        if isinstance(one, Mapping) and isinstance(one.get("binding"), str)
+    }
 
 
 def _read_named(path: Path, data: Mapping[str, Any]) -> Iterator[NamedBinding]:

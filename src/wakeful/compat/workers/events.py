@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from wakeful.compat.workers.failures import JsException, Reset, as_js_error
+from wakeful.compat.workers.ids import IdKey
 from wakeful.compat.workers.values import Promise, Settled, Work, result_of, start_task
 from wakeful.runtime.beside import StandingTurn
 from wakeful.runtime.gates import Gated
@@ -45,6 +46,8 @@ class Hosted:
         name: str,
         env: Any,
         beside: WaitUntilTasks,
+        id_key: IdKey,
+        learn_ids: Callable[[Any], Awaitable[None]],
         *,
         deletes_alarm: bool,
         uses: Callable[[str], bool],
@@ -54,6 +57,8 @@ class Hosted:
         self.name = name  # under which its objects are stored
         self.env = env
         self.beside = beside
+        self.id_key = id_key
+        self.learn_ids = learn_ids  # from that node, before the first event where that comes early
         self.deletes_alarm = deletes_alarm  # whether deleteAll() does
         self.uses = uses  # whether its Worker speaks of `kv` and the like: what that needs is had before its code runs
         self.keeps_history = keeps_history  # whether its Worker speaks of bookmarks: who does not pays nothing for them

@@ -32,6 +32,12 @@ class JsRangeError(JsException, ValueError):
     name = "RangeError"
 
 
+class InvalidAccessError(JsTypeError):
+    """A code that a socket can't be closed with."""
+
+    name = "InvalidAccessError"
+
+
 class DataCloneError(JsTypeError):
     """A value that is not data, so it can be neither stored nor sent."""
 

@@ -69,7 +69,9 @@ class Host:
     async def on_wake(self) -> None:
         """Make the object, before any event: its constructor and what that began."""
         activation, name = self._activation, self._hosted.name
-        id = id_of_key(name, activation.id.key)
+        if not self._hosted.id_key.is_known:
+            await self._hosted.learn_ids(activation.node)
+        id = id_of_key(name, activation.id.key, self._hosted.id_key)
         if id.key != activation.id.key:
             raise BadName(
                 f"{activation.id}: names this long go by their id here; call {name}/{id}", code="workers.name"

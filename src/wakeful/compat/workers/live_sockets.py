@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any
 
-from wakeful.compat.workers.failures import JsException, JsTypeError
+from wakeful.compat.workers.failures import InvalidAccessError, JsException, JsTypeError
 from wakeful.compat.workers.sources import Pipe, call, dress_chunk, start_in
 from wakeful.compat.workers.values import Record, result_of
 from wakeful.sockets.socket import check_close
@@ -116,7 +116,7 @@ def closing_of(code: int | None, reason: str | None) -> tuple[int, str]:
     try:
         check_close(code, reason or "")
     except BadInput as error:
-        raise JsTypeError(error.message) from None
+        raise InvalidAccessError(error.message) from None
     return code, reason or ""
 
 

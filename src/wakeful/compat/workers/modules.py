@@ -1,7 +1,7 @@
 """Layer 5. What do `import workers`, `import js` and `import pyodide.ffi` give to a Worker's code?"""
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -20,13 +20,6 @@ def modules(env: Any, context: Any) -> dict[str, ModuleType]:
         "WorkflowEntrypoint": entrypoints.WorkflowEntrypoint,
     }
 
-    def import_from_javascript(name: str) -> ModuleType:
-        if name != "cloudflare:workers":
-            raise failures.Unsupported(
-                f"import_from_javascript({name!r}): there is no JavaScript here, and of its modules cloudflare:workers alone"
-            )
-        return cloudflare
-
     workers = _module(
         "workers",
         **entries,
@@ -41,8 +34,8 @@ def modules(env: Any, context: Any) -> dict[str, ModuleType]:
         Context=Any,
         fetch=fetch,
         handler=entrypoints.handler,
-        import_from_javascript=import_from_javascript,
-        patch_env=env._patch,
+        import_from_javascript=_importer({**entries, "env": env, "waitUntil": context.waitUntil}),
+        patch_env=getattr(env, "_patch", None),
         env=env,
         waitUntil=context.waitUntil,
         wait_until=context.waitUntil,
@@ -55,24 +48,7 @@ def modules(env: Any, context: Any) -> dict[str, ModuleType]:
         asgi=bridge,
         wsgi=wsgi,
     )
-    cloudflare = JsModule("cloudflare:workers")
-    vars(cloudflare).update(
-        entries, env=env, waitUntil=context.waitUntil, RpcTarget=RpcTarget, RpcStub=RpcStub, withEnv=env._patch
-    )
-    ffi = _module(
-        "pyodide.ffi",
-        to_js=_to_js,
-        create_proxy=_same,
-        create_once_callable=_same,
-        destroy_proxies=_nothing,
-        run_sync=wsgi.run_sync,
-        can_run_sync=wsgi.can_run_sync,
-        JsProxy=Record,
-        JsArray=Array,
-        JsMap=Map,
-        JsException=failures.JsException,
-        jsnull=None,
-    )
+    ffi = _ffi()
     code = _module("pyodide.code", run_js=_run_js)
     http = _module("pyodide.http", pyfetch=fetch, FetchResponse=web.Response)
     return {
@@ -91,6 +67,38 @@ def modules(env: Any, context: Any) -> dict[str, ModuleType]:
         "pyodide.http": http,
         "pyodide.webloop": _module("pyodide.webloop", WebLoop=asyncio.AbstractEventLoop),
     }
+
+
+def _ffi() -> ModuleType:
+    return _module(
+        "pyodide.ffi",
+        to_js=_to_js,
+        create_proxy=_same,
+        create_once_callable=_same,
+        destroy_proxies=_nothing,
+        run_sync=wsgi.run_sync,
+        can_run_sync=wsgi.can_run_sync,
+        JsProxy=Record,
+        JsArray=Array,
+        JsMap=Map,
+        JsException=failures.JsException,
+        jsnull=None,
+    )
+
+
+def _importer(members: Mapping[str, Any]) -> Callable[[str], ModuleType]:
+    """`import_from_javascript`, which knows one module."""
+    cloudflare = JsModule("cloudflare:workers")
+    vars(cloudflare).update(members, RpcTarget=RpcTarget, RpcStub=RpcStub)
+
+    def import_from_javascript(name: str) -> ModuleType:
+        if name != "cloudflare:workers":
+            raise failures.Unsupported(
+                f"import_from_javascript({name!r}): there is no JavaScript here, and of its modules cloudflare:workers alone"
+            )
+        return cloudflare
+
+    return import_from_javascript
 
 
 class JsModule(ModuleType):

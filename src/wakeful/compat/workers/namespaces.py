@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from wakeful.compat.workers.config import REMEDIES
 from wakeful.compat.workers.events import Hosted
 from wakeful.compat.workers.failures import JsTypeError, MissingBinding
 from wakeful.compat.workers.host import NAME, REACH
 from wakeful.compat.workers.ids import CONTENT_BYTES, DurableObjectId, id_of_text, named_id, unique_id
-from wakeful.compat.workers.rpc import Given, Path, Property, RpcPromise, loans_of, pack_call, promise
+from wakeful.compat.workers.rpc import Given, Packed, Path, Property, RpcPromise, loans_of, promise
 from wakeful.compat.workers.values import option_of, text_of
-from wakeful.compat.workers.web import Freight, Request, Response, request_data, response_of, unpack
+from wakeful.compat.workers.web import NO_FREIGHT, Freight, Request, Response, request_data, response_of, unpack
 from wakeful.runtime.beside import StandingTurn, come_back
 from wakeful.runtime.turn import CURRENT
 from wakeful.values.errors import UnknownMethod
@@ -54,7 +55,9 @@ class Stub:
         return promise(call, f"{self!r}.{what}()", node.keep if node is not None else _nobody)
 
     def _use(self, path: Path, given: Given | None) -> RpcPromise:
-        return self._begin(self._reach(path, given), ".".join(path))
+        what, freight = f"{self!r}.{'.'.join(path)}", self._freight()
+        packed = Packed(given, what, freight)  # now: what is changed afterwards is not in it
+        return self._begin(self._reach(path, packed, freight), ".".join(path))
 
     def _reference(self) -> list[Any]:
         """How it is sent to somebody else, who gets one like it."""
@@ -65,19 +68,20 @@ class Stub:
         answer = await self._send("fetch", (request_data(request, freight.offer),), {})
         return response_of(answer, freight.claim)
 
-    async def _reach(self, path: Path, given: Given | None) -> Any:
-        what, freight = f"{self!r}.{'.'.join(path)}", self._freight()
-        packed = pack_call(given, what, freight)
-        if given is not None and len(path) == 1:
-            args, kwargs = packed
+    async def _reach(self, path: Path, packed: Packed, freight: Freight) -> Any:
+        call = packed.take()
+        if call is not None and len(path) == 1:
+            args, kwargs = call
             return unpack(await self._send(path[0], tuple(args), kwargs), freight)
-        return unpack(await self._send(REACH, (list(path), packed), {}), freight)
+        return unpack(await self._send(REACH, (list(path), call), {}), freight)
 
     def _freight(self) -> Freight:
         """What carries that of the arguments which can't be copied: for the object whose code calls, or the Worker's."""
+        node = self._namespace.app.deployment.node
+        if node is None:
+            return NO_FREIGHT  # the call itself will say so
         turn = CURRENT.get()
-        activation = turn.activation if isinstance(turn, StandingTurn) else None
-        return loans_of(self._namespace.app.deployment.node).freight(activation)
+        return loans_of(node).freight(turn.activation if isinstance(turn, StandingTurn) else None)
 
     async def _send(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         namespace, id = self._namespace, self.id
@@ -104,20 +108,21 @@ class Namespace:
         self.hosted = hosted
 
     def idFromName(self, name: Any) -> DurableObjectId:  # noqa: N802  the name there
-        return named_id(self.hosted.name, text_of(name, "an object's name"))
+        return named_id(self.hosted.name, text_of(name, "an object's name"), self.hosted.id_key)
 
     def idFromString(self, text: str) -> DurableObjectId:  # noqa: N802  the name there
-        return id_of_text(self.hosted.name, text)
+        return id_of_text(self.hosted.name, text, self.hosted.id_key)
 
     def newUniqueId(self, options: Any = None, **named: Any) -> DurableObjectId:  # noqa: N802  the name there
         _check_place(option_of(options, named, "newUniqueId()"))
-        return unique_id(self.hosted.name, secrets.token_bytes(CONTENT_BYTES))
+        return unique_id(self.hosted.name, secrets.token_bytes(CONTENT_BYTES), self.hosted.id_key)
 
     def get(self, id: Any, options: Any = None, **named: Any) -> Stub:
         option_of(options, named, "get()")  # where to put it is the cluster's to decide
         if not isinstance(id, DurableObjectId):
             raise JsTypeError("get() takes an id: idFromName(…), idFromString(…) or newUniqueId()")
-        id_of_text(self.hosted.name, id.toString())
+        if id.cls != self.hosted.name:
+            raise JsTypeError(f"this is no id of the class {self.hosted.name}")
         return Stub(self, id)
 
     def getByName(self, name: Any, options: Any = None, **named: Any) -> Stub:  # noqa: N802  the name there
@@ -141,7 +146,9 @@ class Env:
         if name.startswith("_"):
             raise AttributeError(name)
         if name in self._missing:
-            raise MissingBinding(f"env.{name} is {self._missing[name]}, which is not here; see docs/cloudflare.md")
+            what = self._missing[name]
+            remedy = REMEDIES.get(what, "see docs/cloudflare.md")
+            raise MissingBinding(f"env.{name} is {what}, which is not here; {remedy}")
         try:
             return self._bindings[name]
         except KeyError:

@@ -465,18 +465,20 @@ class RpcStub:
 
     def _use(self, path: Path, given: Given | None) -> RpcPromise:
         self._check()
-        return promise(self._ask(path, given), f"{'.'.join(path) or 'a function'} that was lent")
+        turn = CURRENT.get()
+        freight = self._hold.loans.freight(turn.activation if isinstance(turn, StandingTurn) else None)
+        packed = Packed(given, "a function", freight)
+        return promise(self._ask(path, packed, freight), f"{'.'.join(path) or 'a function'} that was lent")
 
-    async def _ask(self, path: Path, given: Given | None) -> Any:
+    async def _ask(self, path: Path, packed: "Packed", freight: Freight) -> Any:
         turn = CURRENT.get()
         chain: tuple[ObjectId, ...] = ()
-        freight = self._hold.loans.freight(turn.activation if isinstance(turn, StandingTurn) else None)
-        packed = pack_call(given, "a function", freight)
+        call = packed.take()
         if isinstance(turn, StandingTurn):
             chain = turn.path
             await turn.leave()
         try:
-            return unpack(await self._hold.source.use(chain, path, packed), freight)
+            return unpack(await self._hold.source.use(chain, path, call), freight)
         finally:
             await come_back()
 
@@ -496,6 +498,22 @@ def pack_call(given: Given | None, what: str, freight: Freight) -> Any:
         [pack(one, f"arguments of {what}()", freight) for one in args],
         {key: pack(one, f"arguments of {what}()", freight) for key, one in kwargs.items()},
     ]
+
+
+class Packed:
+    """Arguments as they are when the call is made; what is wrong with them is told to who awaits it."""
+
+    def __init__(self, given: Given | None, what: str, freight: Freight) -> None:
+        self._error: Exception | None = None
+        try:
+            self._call = pack_call(given, what, freight)
+        except Exception as error:
+            self._error = error
+
+    def take(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._call
 
 
 def unpack_call(packed: Any, freight: Freight) -> Given | None:

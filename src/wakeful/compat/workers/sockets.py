@@ -115,7 +115,7 @@ class WebSocket:
         """Keep a value with the socket, over sleep."""
         made = sendable(value, "an attachment")
         if len(encode(made)) > ATTACHMENT_BYTES_MAX:
-            raise JsRangeError(f"an attachment may have {ATTACHMENT_BYTES_MAX} bytes")
+            raise JsException(f"an attachment may have {ATTACHMENT_BYTES_MAX} bytes")
         if self._socket is None:
             self._attachment = encode(made)
             return

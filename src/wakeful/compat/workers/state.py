@@ -391,8 +391,10 @@ class State(ObjectEvents):
 
     def setHibernatableWebSocketEventTimeout(self, ms: int | None = None) -> None:  # noqa: N802  the name there
         """Let a handler of a socket run for so long and no longer; 0 or None ends that."""
-        if ms is not None and (isinstance(ms, bool) or not isinstance(ms, int) or not 0 <= ms <= SOCKET_EVENT_MS_MAX):
-            raise JsTypeError(f"setHibernatableWebSocketEventTimeout() takes 0 to {SOCKET_EVENT_MS_MAX} milliseconds")
+        if ms is not None and (isinstance(ms, bool) or not isinstance(ms, int)):
+            raise JsTypeError("setHibernatableWebSocketEventTimeout() takes whole milliseconds")
+        if ms is not None and not 0 <= ms <= SOCKET_EVENT_MS_MAX:
+            raise JsException(f"setHibernatableWebSocketEventTimeout() takes 0 to {SOCKET_EVENT_MS_MAX} milliseconds")
         self.sockets.set_limit(ms or None)
 
     def getHibernatableWebSocketEventTimeout(self) -> int | None:  # noqa: N802  the name there

@@ -28,6 +28,7 @@ from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledContro
 from wakeful.compat.workers.events import Hosted, WaitUntilTasks
 from wakeful.compat.workers.failures import JsException, JsTypeError
 from wakeful.compat.workers.host import Host, HostedAlarms, host_of
+from wakeful.compat.workers.ids import CLASS, IdKey, WorkerIds, learn
 from wakeful.compat.workers.modules import modules
 from wakeful.compat.workers.namespaces import Env, Namespace
 from wakeful.compat.workers.values import dress, result_of
@@ -187,9 +188,14 @@ BOOKMARKS = frozenset({"getCurrentBookmark", "getBookmarkForTime", "onNextSessio
 class HostedFeature(Feature):
     """What hosted objects need of every node."""
 
-    def __init__(self, beside: WaitUntilTasks, desk: BindingDesk) -> None:
+    classes = ((WorkerIds, CLASS),)
+
+    def __init__(
+        self, beside: WaitUntilTasks, desk: BindingDesk, learn_ids: Callable[["Node"], Awaitable[None]]
+    ) -> None:
         self._beside = beside
         self._desk = desk
+        self._learn_ids = learn_ids
 
     def equip(self, node: "Node") -> None:
         node.features[DESK] = self._desk
@@ -201,6 +207,10 @@ class HostedFeature(Feature):
         loans = node.features[rpc.FEATURE] = rpc.Loans(node, self._desk, streams)
         node.routes.requests[rpc.REQUEST] = loans.answer
         node.farewells.append(loans.send_away)
+
+    async def started(self, node: "Node") -> None:
+        """Ids are made without waiting: what they are made under must be known."""
+        await self._learn_ids(node)
 
     async def erase(self, turn: "Turn") -> None:
         """Nothing more: what hosted objects keep are rows and an alarm."""
@@ -214,7 +224,15 @@ class WorkersApp(App):
         super().__init__(**options)
         self.beside = WaitUntilTasks()
         self.desk = BindingDesk()
-        self.deployment.features.append(HostedFeature(self.beside, self.desk))
+        self.id_key = IdKey(is_known=False)
+        feature = HostedFeature(self.beside, self.desk, self.learn_ids)
+        self.deployment.features.append(feature)
+        for cls, name in feature.classes:
+            self.deployment.registry.add(cls, name=name)
+
+    async def learn_ids(self, node: "Node") -> None:
+        """Know under what the ids of this deployment are made."""
+        await learn(self.id_key, node, self.desk.namespaces)
 
     def run_by_clock(self, spec: Spec, function: Callable[..., Any], **options: Any) -> None:
         """A cron trigger of its wrangler file, once per occurrence in the deployment."""
@@ -269,6 +287,9 @@ class Worker:
     async def _run_fetch(self, request: Request) -> Response:
         if self._entry is None:
             raise JsException(f"{self._code} has neither `class Default(WorkerEntrypoint)` nor on_fetch")
+        node = self.app.deployment.node
+        if node is not None and not self.app.id_key.is_known:  # one that owns nothing, and only calls
+            await self.app.learn_ids(node)
         answer = await result_of(self._call("fetch", request))
         return _check_response(answer)
 
@@ -333,6 +354,8 @@ class Worker:
                     stored,
                     self.env,
                     self.app.beside,
+                    self.app.id_key,
+                    self.app.learn_ids,
                     deletes_alarm=config.deletes_alarm,
                     uses=lambda name: name in self._imports.used,
                     keeps_history=not BOOKMARKS.isdisjoint(self._imports.used),

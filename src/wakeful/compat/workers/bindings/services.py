@@ -11,17 +11,17 @@ from wakeful.compat.workers.entrypoints import WorkerEntrypoint
 from wakeful.compat.workers.failures import JsTypeError, MissingBinding
 from wakeful.compat.workers.rpc import (
     Given,
+    Packed,
     Path,
     Property,
     RpcPromise,
     loans_of,
-    pack_call,
     promise,
     reach,
     unpack_call,
 )
 from wakeful.compat.workers.values import option_of
-from wakeful.compat.workers.web import Request, Response, pack, unpack
+from wakeful.compat.workers.web import Freight, Request, Response, pack, unpack
 from wakeful.runtime.beside import StandingTurn
 from wakeful.runtime.turn import CURRENT
 
@@ -73,20 +73,20 @@ class ServiceBinding:
         return promise(work, f"{self!r}.{what}()", self._home.keep)
 
     def _use(self, path: Path, given: Given | None) -> RpcPromise:
-        return self._begin(self._reach(path, given), ".".join(path))
+        turn = CURRENT.get()
+        loans = loans_of(self._home.app.deployment.node)
+        mine, theirs = loans.freight(turn.activation if isinstance(turn, StandingTurn) else None), loans.freight()
+        packed = Packed(given, f"{self!r}.{'.'.join(path)}", mine)  # now: what is changed afterwards is not in it
+        return self._begin(self._reach(path, packed, mine, theirs), ".".join(path))
 
     def _reference(self) -> list[Any]:
         """How it is sent to somebody else, who gets one like it."""
         return ["service", self._service, self._entrypoint, self._props]
 
-    async def _reach(self, path: Path, given: Given | None) -> Any:
+    async def _reach(self, path: Path, packed: Packed, mine: Freight, theirs: Freight) -> Any:
         made = self._target().entrypoint(self._entrypoint, self._props)
-        what = f"{self!r}.{'.'.join(path)}"
-        turn = CURRENT.get()
-        loans = loans_of(self._home.app.deployment.node)
-        mine, theirs = loans.freight(turn.activation if isinstance(turn, StandingTurn) else None), loans.freight()
-        unpacked = unpack_call(pack_call(given, what, mine), theirs)
-        return unpack(pack(await reach(made, path, unpacked), f"answer of {what}()", theirs), mine)
+        answer = await reach(made, path, unpack_call(packed.take(), theirs))
+        return unpack(pack(answer, f"answer of {self!r}.{'.'.join(path)}()", theirs), mine)
 
 
 def service_of(desk: "BindingDesk", service: str, entrypoint: str, props: dict[str, Any]) -> ServiceBinding:
