@@ -133,6 +133,19 @@ async def test_a_target_is_lent_and_its_calls_are_events_of_its_object(folder: P
         assert await cart.size == 1, "its object stays awake for who has it"
 
 
+async def test_what_a_lent_function_answers_waits_for_the_disk(folder: Path) -> None:
+    async with played(folder) as (worker, world):
+        cart = await worker.env.SAMPLE.getByName("a").cart
+        await cart.add("tea")
+        world.faults.lag_once("commit", "late", 5_000)
+        began = world.now()
+        adding = cart.add("milk")
+        await asyncio.sleep(2)
+        assert not adding.done(), "it was heard before what it wrote was on disk"
+        await adding
+        assert (world.now() - began).total_seconds() >= 5
+
+
 async def test_answers_are_used_before_they_are_there(folder: Path) -> None:
     async with played(folder) as (worker, _):
         sample = worker.env.SAMPLE.getByName("a")
@@ -213,7 +226,7 @@ async def test_what_nobody_has_any_more_is_given_back_and_its_object_sleeps(fold
 async def test_data_that_looks_like_ours_is_data(folder: Path) -> None:
     async with played(folder) as (worker, _):
         sample = worker.env.SAMPLE.getByName("a")
-        for kind in ("lent", "parts", "data", "Request", "Nothing"):
+        for kind in ("data", "lent", "parts", "Request", "Nothing"):
             value = {"wakeful.kind": kind, "sent": ["stub", "Sample", "x", "y"], "parts": [], "value": 1}
             assert await sample.forged(value) == value
             assert (await sample.forged([value, sample]))[0] == value

@@ -1,8 +1,12 @@
 """Hosted objects with mistakes in their gates."""
 
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 from tests.teeth.broken import swapped
+from wakeful.compat.workers import host, web
+from wakeful.compat.workers.rpc import Loan
 from wakeful.runtime.beside import BesideEvents, StandingTurn
 from wakeful.runtime.gates import InputGate
 
@@ -41,6 +45,35 @@ def reads_leave_the_gate_open() -> Any:
         return property(broken)
 
     return swapped(InputGate, "is_open", make)
+
+
+def a_lent_function_answers_at_once() -> Any:
+    """It is heard while what it wrote is on its way to disk."""
+
+    def make(answer: Any) -> Any:
+        async def broken(self: Loan, *given: Any) -> Any:
+            turn, self._turn = self._turn, SimpleNamespace(leave=AsyncMock())
+            try:
+                return await answer(self, *given)
+            finally:
+                self._turn = turn
+
+        return broken
+
+    return swapped(Loan, "_answer", make)
+
+
+def data_is_taken_for_a_loan() -> Any:
+    """What somebody sends as data becomes a stub, if it looks like one."""
+
+    def make(pack: Any) -> Any:
+        def broken(value: Any, what: str, freight: Any = web.NO_FREIGHT) -> Any:
+            found = pack(value, what, freight)
+            return found["value"] if type(found) is dict and found.get(web._KIND) == "data" else found
+
+        return broken
+
+    return swapped(host, "pack", make)
 
 
 def a_raise_undoes() -> Any:

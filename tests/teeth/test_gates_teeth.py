@@ -7,6 +7,7 @@ import pytest
 
 from tests.compat import test_events as events
 from tests.compat import test_gates as gates
+from tests.compat import test_rpc as rpc
 from tests.compat.workers_stage import write_worker
 from tests.teeth import broken_gates
 from tests.teeth.catching import Catcher, Teeth, run_test
@@ -47,12 +48,24 @@ def giving_up() -> None:
     _played(gates.test_what_was_put_stays_when_the_caller_gives_up_and_the_event_goes_on, gates.CODE)
 
 
+def lent() -> None:
+    """tests/compat: what a lent function answers."""
+    _played(rpc.test_what_a_lent_function_answers_waits_for_the_disk, rpc.CODE)
+
+
+def forged() -> None:
+    """tests/compat: data that looks like a loan."""
+    _played(rpc.test_data_that_looks_like_ours_is_data, rpc.CODE)
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "what_leaves_waits_for_nothing": (leaving,),
     "the_gate_is_always_open": (blocked,),
     "reads_leave_the_gate_open": (reading,),
     "a_raise_undoes": (raising,),
     "memory_outlives_a_refused_commit": (refused,),
+    "a_lent_function_answers_at_once": (lent,),
+    "data_is_taken_for_a_loan": (forged,),
     "a_caller_that_gives_up_takes_its_event_along": (giving_up,),
 }
 TEETH = Teeth(broken_gates, BROKEN)
