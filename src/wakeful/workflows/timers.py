@@ -70,7 +70,11 @@ class BodyTimers(RowTimers):
         else:
             turn.then = [*turn.then, follow(driver, record, ended, ready=_ready(record, driver))]
         driver.seq, driver.activation = timer.seq, activation
-        activation.node.sideline.begin(timer, driver.run)
+        sideline = activation.node.sideline
+        before = sideline.seq_of(id, timer.name)
+        if before is not None:  # of a driver that was dropped just now
+            sideline.stop(id, timer.name, before)
+        sideline.begin(timer, driver.run)
         return False
 
     async def _make(self, activation: "ObjectRuntime", turn: Turn, record: WorkflowRecord) -> Driver:
