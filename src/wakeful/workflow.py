@@ -8,29 +8,18 @@ from wakeful.runtime.context import runtime_of
 from wakeful.runtime.registry import for_operators, reader
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.values.codec import decode
-from wakeful.values.errors import Conflict, DeadlineExceeded, WorkflowCancelled, WorkflowFailed
+from wakeful.values.errors import DeadlineExceeded
 from wakeful.values.ids import check_key
-from wakeful.values.times import Duration, duration_ms
+from wakeful.values.times import Duration
 from wakeful.workflows import acts
 from wakeful.workflows.body import ContinueAsNew
 from wakeful.workflows.node_workflows import NodeWorkflows, feature_of
-from wakeful.workflows.records import (
-    CANCELLED,
-    DONE,
-    FAILED,
-    OUTCOME,
-    OVER,
-    WorkflowRecord,
-    load,
-    load_steps,
-    read_row,
-)
+from wakeful.workflows.records import WorkflowRecord, load, load_steps
 from wakeful.workflows.status import StepStatus, WorkflowStatus, running_rows, status_of, step_status
 from wakeful.workflows.step import Child, Step
+from wakeful.workflows.waiters import PEEK, peek
 
 __all__ = ["Child", "ContinueAsNew", "Step", "StepStatus", "Workflow", "WorkflowStatus"]
-
-MARGIN_MS = 200  # before the call's own deadline: who waits hears how it stands, not that nobody answered
 
 
 class Workflow(DurableObject):
@@ -62,6 +51,7 @@ class Workflow(DurableObject):
     version: ClassVar[int] = 1  # which code a workflow was started with: `step.version`
     step_retry: ClassVar[RetryPolicy | None] = None  # of steps that say nothing of it; None: five attempts
 
+    __wakeful_reader_operations__ = (PEEK,)
     __wakeful_names__: tuple[str, ...] = (
         *("start", "send", "result", "status", "steps", "published", "key"),
         *("pause", "resume", "cancel", "retry", "restart", "fork"),
@@ -95,21 +85,10 @@ class Workflow(DurableObject):
 
         It waits no longer than a call may take: `app.get(Flow, key, deadline="1h").result()` for an hour.
         """
-        turn, feature = self._here("result")
-        clock = turn.activation.node.clock
-        until = turn.deadline_at - MARGIN_MS
-        if timeout is not None:
-            until = min(until, clock.now() + duration_ms(timeout, what="timeout"))
-        while True:
-            record = await load(turn)
-            if record is None:
-                raise Conflict(f"{self.ctx.id} has not been started", code="workflow.unstarted")
-            if record.state in OVER:
-                return self._outcome(record, await read_row(turn, OUTCOME))
-            if clock.now() >= until:
-                status = self._status(record)
-                raise DeadlineExceeded(f"{self.ctx.id} is still {status.state}", code="workflow.wait")
-            await feature.wait(self.ctx.id, until)
+        kept = await peek(self.ctx)  # who calls waits beside the turns of the object, see waiters.py
+        if kept is None:
+            raise DeadlineExceeded(f"{self.ctx.id} has not come to its end", code="workflow.wait")
+        return None if kept[0] is None else decode(kept[0])
 
     @reader
     async def status(self) -> WorkflowStatus:
@@ -171,12 +150,3 @@ class Workflow(DurableObject):
     def _status(self, record: WorkflowRecord | None) -> WorkflowStatus:
         driver = feature_of(runtime_of(self.ctx).node).drivers.get(self.ctx.id)
         return status_of(record, [row.label for row in running_rows(driver)])
-
-    def _outcome(self, record: WorkflowRecord, value: bytes | None) -> Any:
-        if record.state == DONE:
-            return None if value is None else decode(value)
-        if record.state == CANCELLED:
-            raise WorkflowCancelled(f"{self.ctx.id} was cancelled")
-        assert record.state == FAILED
-        said = "it failed" if record.error is None else f"{record.error[0]}: {record.error[1]}"
-        raise WorkflowFailed(f"{self.ctx.id} failed: {said}")

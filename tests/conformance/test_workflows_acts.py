@@ -16,7 +16,7 @@ async def test_a_paused_one_begins_nothing_keeps_events_and_goes_on(store_url: s
     mill = Mill()
 
     async def body(flow: Any, step: Step) -> Any:
-        await step.sleep("a day", "1d")
+        await step.sleep("a while", "1m")
         await step("after", mill.do, "after")
         return await step.wait_for("go")
 
@@ -27,7 +27,7 @@ async def test_a_paused_one_begins_nothing_keeps_events_and_goes_on(store_url: s
         await world.settle()
         assert (await flow.pause()).state == "paused"
         assert (await flow.pause()).state == "paused"
-        await world.advance(days=3)
+        await world.advance(minutes=3)
         await flow.send("go", 5)
         await world.crash()
         await world.restart()
@@ -80,7 +80,7 @@ async def test_a_cancelled_one_runs_its_finally_blocks_and_undoes_its_steps_last
             await step("one", mill.do, "one", undo=undo)
             await step("none", mill.do, "none")
             await step("two", mill.do, "two", undo=undo)
-            await step.sleep("long", "30d")
+            await step.sleep("long", "30m")
             await step("never", mill.do, "never", undo=undo)
         finally:
             await step("finally", mill.do, "finally")
@@ -89,7 +89,7 @@ async def test_a_cancelled_one_runs_its_finally_blocks_and_undoes_its_steps_last
     async with mill.world(store=store_url) as world:
         flow = world.get(mill.Flow, "a")
         await flow.start()
-        await world.advance(days=1)
+        await world.advance(minutes=1)
         if crash:
             await world.crash()
             await world.restart()
@@ -114,8 +114,8 @@ async def test_an_undo_that_fails_is_tried_again_and_the_rest_waits_for_it() -> 
 
     async def body(flow: Any, step: Step) -> Any:
         await step("one", mill.do, "one", undo=undo)
-        await step("two", mill.do, "two", undo=undo, retry=RetryPolicy(3, fixed("1h")))
-        await step.sleep("long", "30d")
+        await step("two", mill.do, "two", undo=undo, retry=RetryPolicy(3, fixed("10s")))
+        await step.sleep("long", "30m")
 
     mill.body = body
     async with mill.world() as world:
@@ -123,11 +123,11 @@ async def test_an_undo_that_fails_is_tried_again_and_the_rest_waits_for_it() -> 
         await flow.start()
         await world.settle()
         await flow.cancel()
-        await world.advance(days=1)
+        await world.advance(minutes=1)
         assert "not now" in await outcome(flow)
         assert (mill.did["undo did two"], mill.did["undo did one"]) == (3, 0)
         await flow.retry()
-        await world.advance(days=1)
+        await world.advance(minutes=1)
         assert "was cancelled" in await outcome(flow)
         assert (mill.did["undo did two"], mill.did["undo did one"]) == (5, 1)
 
@@ -137,7 +137,7 @@ async def test_a_cancelled_one_cancels_those_that_it_started() -> None:
 
     async def child(flow: Any, step: Step) -> Any:
         try:
-            await step.sleep("long", "30d")
+            await step.sleep("long", "30m")
         finally:
             await step("clean", mill.do, "clean")
 
@@ -260,7 +260,7 @@ async def test_a_restart_begins_from_the_top_with_the_same_input(store_url: str)
 
     async def body(flow: Any, step: Step, n: int) -> Any:
         await step("one", mill.do, "one", step)
-        await step.sleep("a day", "1d")
+        await step.sleep("a while", "1m")
         return n
 
     mill.body = body
@@ -269,12 +269,12 @@ async def test_a_restart_begins_from_the_top_with_the_same_input(store_url: str)
         await flow.start(7)
         await world.settle()
         await flow.restart()
-        await world.advance(days=1)
+        await world.advance(minutes=1)
         assert await flow.result() == 7
         await flow.restart()
         await world.settle()
         await world.crash()
-        await world.restart(after="2d")
+        await world.restart(after="2m")
         await world.settle()
         assert await flow.result() == 7
         assert mill.did == {"one": 3}
@@ -285,13 +285,13 @@ async def test_a_fork_has_what_was_before_and_leaves_the_first_as_it_is(store_ur
     mill = Mill(Limits())
 
     async def child(flow: Any, step: Step) -> Any:
-        await step.sleep("work", "3d")
+        await step.sleep("work", "3m")
         return await step("part", mill.do, "part")
 
     async def body(flow: Any, step: Step) -> Any:
         part = await step.start(mill.Part, "p")
         first = await step("first", mill.do, "first")
-        await step.sleep("a day", "1d")
+        await step.sleep("a while", "1m")
         second = await step("second", mill.do, f"second of {flow.key}")
         return [first, second, await part.result()]
 
@@ -299,9 +299,9 @@ async def test_a_fork_has_what_was_before_and_leaves_the_first_as_it_is(store_ur
     async with mill.world(store=store_url) as world:
         flow = world.get(mill.Flow, "a")
         await flow.start()
-        await world.advance(days=2)
+        await world.advance(minutes=2)
         assert await flow.fork("b", from_step="second") == "b"
-        await world.advance(days=5)
+        await world.advance(minutes=5)
         assert await flow.result() == ["did first", "did second of a", "did part"]
         assert await world.get(mill.Flow, "b").result() == ["did first", "did second of b", "did part"]
         assert mill.did == {"first": 1, "part": 1, "second of a": 1, "second of b": 1}
@@ -317,11 +317,11 @@ async def test_one_that_is_forgotten_is_gone_and_who_waits_for_it_hears_that(sto
 
     async def child(flow: Any, step: Step) -> Any:
         await step.start(mill.Flow, "grandchild", True)
-        await step.sleep("long", "30d")
+        await step.sleep("long", "30m")
 
     async def body(flow: Any, step: Step, is_last: bool = False) -> Any:
         if is_last:
-            await step.sleep("long", "30d")
+            await step.sleep("long", "30m")
             return None
         part = await step.start(mill.Part, "p")
         try:
@@ -364,7 +364,7 @@ async def test_more_events_than_are_kept_are_refused() -> None:
     mill = Mill(Limits(workflow_events=3))
 
     async def body(flow: Any, step: Step) -> Any:
-        await step.sleep("long", "30d")
+        await step.sleep("long", "30m")
 
     mill.body = body
     async with mill.world() as world:

@@ -20,7 +20,7 @@ async def do(what: str) -> str:
 async def before(flow: Any, step: Step) -> Any:
     await step("one", do, "one")
     await step("two", do, "two")
-    await step.sleep("a day", "1d")
+    await step.sleep("a while", "1m")
     await step("three", do, "three")
     return "before"
 
@@ -28,13 +28,13 @@ async def before(flow: Any, step: Step) -> Any:
 async def a_new_name(flow: Any, step: Step) -> Any:
     await step("one", do, "one")
     await step("zwei", do, "two")
-    await step.sleep("a day", "1d")
+    await step.sleep("a while", "1m")
 
 
 async def another_kind(flow: Any, step: Step) -> Any:
     await step("one", do, "one")
-    await step.sleep("two", "1d")
-    await step.sleep("a day", "1d")
+    await step.sleep("two", "1m")
+    await step.sleep("a while", "1m")
 
 
 async def one_more_in_front(flow: Any, step: Step) -> Any:
@@ -46,19 +46,19 @@ async def one_more_between(flow: Any, step: Step) -> Any:
     await step("one", do, "one")
     await step("one and a half", do, "half")
     await step("two", do, "two")
-    await step.sleep("a day", "1d")
+    await step.sleep("a while", "1m")
 
 
 async def one_more_of_the_same_name(flow: Any, step: Step) -> Any:
     await step("one", do, "one")
     await step("one", do, "one")
     await step("two", do, "two")
-    await step.sleep("a day", "1d")
+    await step.sleep("a while", "1m")
 
 
 async def one_less(flow: Any, step: Step) -> Any:
     await step("two", do, "two")
-    await step.sleep("a day", "1d")
+    await step.sleep("a while", "1m")
 
 
 async def the_last_one_less(flow: Any, step: Step) -> Any:
@@ -70,12 +70,12 @@ async def the_last_one_less(flow: Any, step: Step) -> Any:
 async def another_order(flow: Any, step: Step) -> Any:
     await step("two", do, "two")
     await step("one", do, "one")
-    await step.sleep("a day", "1d")
+    await step.sleep("a while", "1m")
 
 
 async def beside_each_other(flow: Any, step: Step) -> Any:
     await asyncio.gather(step("one", do, "one"), step("two", do, "two"))
-    await step.sleep("a day", "1d")
+    await step.sleep("a while", "1m")
 
 
 async def an_end_in_front(flow: Any, step: Step) -> Any:
@@ -89,7 +89,7 @@ async def a_raise_in_front(flow: Any, step: Step) -> Any:
 async def it_waits_no_more(flow: Any, step: Step) -> Any:
     await step("one", do, "one")
     await step("two", do, "two")
-    sleep = asyncio.ensure_future(step.sleep("a day", "1d"))
+    sleep = asyncio.ensure_future(step.sleep("a while", "1m"))
     await asyncio.sleep(0)
     sleep.cancel()
     return "no wait"
@@ -120,7 +120,7 @@ async def test_it_is_seen_parked_and_goes_on_with_the_old_code(change: Body) -> 
         await world.settle()
         await world.crash()
         mill.body = change
-        await world.restart(after="1d")
+        await world.restart(after="1m")
         await world.settle()
         status = await flow.status()
         assert status.state == "parked"
@@ -146,9 +146,9 @@ async def test_a_wait_that_is_given_up_is_no_change() -> None:
         await world.settle()
         await world.crash()
         mill.body = it_waits_no_more
-        await world.restart(after="1h")
+        await world.restart(after="10s")
         await flow.send("x")
-        await world.advance(days=2)
+        await world.advance(minutes=2)
         assert await flow.result() == "no wait"
 
 
@@ -161,7 +161,7 @@ async def test_a_redrive_goes_on_as_well() -> None:
         await world.settle()
         await world.crash()
         mill.body = one_less
-        await world.restart(after="1d")
+        await world.restart(after="1m")
         await world.settle()
         mill.body = before
         [parked] = await world.parked()
@@ -179,7 +179,7 @@ async def test_one_that_is_dropped_has_failed() -> None:
         await world.settle()
         await world.crash()
         mill.body = one_less
-        await world.restart(after="1d")
+        await world.restart(after="1m")
         await world.settle()
         [parked] = await world.parked()
         await world.node.send(parked.timer.id, "timers.drop", (parked.timer.name, parked.number), {})
@@ -191,7 +191,7 @@ async def _patched(flow: Any, step: Step) -> Any:
     if step.patched("half"):
         await step("one and a half", do, "half")
     await step("two", do, "two")
-    await step.sleep("a day", "1d")
+    await step.sleep("a while", "1m")
     await step("three", do, "three")
     return ["after", step.patched("half")]
 
@@ -209,7 +209,7 @@ async def test_a_patch_lets_the_old_ones_go_the_old_way_and_new_ones_the_new() -
         await new.start()
         await world.settle()
         await world.crash()
-        await world.restart(after="1d")
+        await world.restart(after="1m")
         await world.settle()
         assert await old.result() == ["after", False]
         assert await new.result() == ["after", True]
@@ -220,7 +220,7 @@ async def test_the_version_is_that_of_the_start() -> None:
     MILL.append(mill := Mill())
 
     async def body(flow: Any, step: Step) -> Any:
-        await step.sleep("a day", "1d")
+        await step.sleep("a while", "1m")
         return step.version
 
     mill.body = body
@@ -230,7 +230,7 @@ async def test_the_version_is_that_of_the_start() -> None:
         mill.Flow.version = 2
         mill.app._workflows.bound["Flow"].version = 2
         await world.get(mill.Flow, "new").start()
-        await world.advance(days=1)
+        await world.advance(minutes=1)
         assert await world.get(mill.Flow, "old").result() == 1
         assert await world.get(mill.Flow, "new").result() == 2
 
@@ -240,7 +240,7 @@ async def test_one_of_a_newer_program_waits_for_it() -> None:
     mill.app._workflows.bound["Flow"].version = 2
 
     async def body(flow: Any, step: Step) -> Any:
-        await step.sleep("a day", "1d")
+        await step.sleep("a while", "1m")
         return step.version
 
     mill.body = body
@@ -249,7 +249,7 @@ async def test_one_of_a_newer_program_waits_for_it() -> None:
         await world.settle()
         await world.crash()
         mill.app._workflows.bound["Flow"].version = 1
-        await world.restart(after="1d")
+        await world.restart(after="1m")
         await world.advance(hours=1)
         assert (await world.get(mill.Flow, "a").status()).state == "sleeping"
         assert await world.parked() == []

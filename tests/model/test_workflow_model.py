@@ -146,5 +146,18 @@ async def test_and_when_they_are_cancelled(part: int) -> None:
 
 def test_bodies_have_something_of_everything() -> None:
     seen = str([Author(seed).write() for seed in range(SEEDS)])
-    for kind in ("sequence", "beside", "group", "race", "attempt", "step", "flaky", "fail", "sleep", "wait", "publish", "dice"):
+    for kind in (
+        "sequence",
+        "beside",
+        "group",
+        "race",
+        "attempt",
+        "step",
+        "flaky",
+        "fail",
+        "sleep",
+        "wait",
+        "publish",
+        "dice",
+    ):
         assert f"'{kind}'" in seen, kind

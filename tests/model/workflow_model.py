@@ -33,9 +33,16 @@ class Author:
         if kind in ("sequence", "beside", "group"):
             return (kind, [self.write(depth - 1) for _ in range(self.dice.randrange(2, 5))])
         if kind == "race":
-            return (kind, [("sequence", [("sleep", name, self._lengths.pop()), self.write(depth - 1)]) for _ in range(2)])
+            return (
+                kind,
+                [("sequence", [("sleep", name, self._lengths.pop()), self.write(depth - 1)]) for _ in range(2)],
+            )
         if kind == "attempt":
-            return (kind, ("sequence", [self.write(depth - 1), ("fail", name), self.write(depth - 1)]), self.write(depth - 1))
+            return (
+                kind,
+                ("sequence", [self.write(depth - 1), ("fail", name), self.write(depth - 1)]),
+                self.write(depth - 1),
+            )
         if kind == "sleep":
             return (kind, name, self._lengths.pop())
         if kind == "wait":

@@ -1,6 +1,6 @@
 """Layer 4. What can be done to a workflow, by its program, by operators, and by other workflows? Each is one turn of it."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime.context import runtime_of
@@ -162,7 +162,9 @@ async def take_event(turn: Turn, record: WorkflowRecord, event: str, value: byte
     go_on(feature, turn, record, [row])
 
 
-def go_on(feature: NodeWorkflows, turn: Turn, record: WorkflowRecord, rows: list[StepRow], *, cancelled: int = 0) -> None:
+def go_on(
+    feature: NodeWorkflows, turn: Turn, record: WorkflowRecord, rows: list[StepRow], *, cancelled: int = 0
+) -> None:
     """What it waited for has come: its body is told, or woken."""
     driver = feature.drivers.get(turn.activation.id)
     fits = driver is not None and driver.fits(record, turn.activation.epoch)
@@ -181,7 +183,9 @@ async def pause(turn: Turn) -> WorkflowRecord:
     if record.state == PAUSED:
         return record
     if record.state != ACTIVE:
-        raise Conflict(f"{turn.activation.id} is {record.state}; only one that goes on can be paused", code="workflow.state")
+        raise Conflict(
+            f"{turn.activation.id} is {record.state}; only one that goes on can be paused", code="workflow.state"
+        )
     record.touch(turn.activation.node.clock.now(), state=PAUSED)
     record.wake_at = None
     turn.clear_timer(TIMER)
@@ -198,7 +202,9 @@ async def resume(turn: Turn) -> WorkflowRecord:
     if record.state == ACTIVE:
         return record
     if record.state in OVER:
-        raise Conflict(f"{turn.activation.id} is {record.state}; restart it, or retry it from a step", code="workflow.state")
+        raise Conflict(
+            f"{turn.activation.id} is {record.state}; restart it, or retry it from a step", code="workflow.state"
+        )
     await unpark(turn)
     record.error = None
     wake(turn, record)
@@ -212,7 +218,9 @@ async def cancel(turn: Turn) -> WorkflowRecord:
     if record.state == CANCELLED or (record.cancelled and record.state == ACTIVE):
         return record
     if record.state not in (ACTIVE, PAUSED, PARKED, FAILED):
-        raise Conflict(f"{turn.activation.id} is {record.state}, and so nothing is to be cancelled", code="workflow.state")
+        raise Conflict(
+            f"{turn.activation.id} is {record.state}, and so nothing is to be cancelled", code="workflow.state"
+        )
     was = record.state
     await unpark(turn)
     if not record.cancelled:
@@ -257,7 +265,8 @@ async def retry(turn: Turn, from_step: str | None) -> WorkflowRecord:
     record = await existing(turn)
     if record.state not in (FAILED, PARKED):
         raise Conflict(
-            f"{turn.activation.id} is {record.state}; only one that failed or is parked is retried", code="workflow.state"
+            f"{turn.activation.id} is {record.state}; only one that failed or is parked is retried",
+            code="workflow.state",
         )
     feature, rows = feature_of(turn.activation.node), await load_steps(turn)
     by = record.failed_by if from_step is None else [find_step(turn.activation.id, rows, from_step).ordinal]
@@ -349,7 +358,9 @@ async def fork(turn: Turn, key: str, from_step: str | None) -> None:
     data = await read_row(turn, INPUT)
     scratch = Turn(activation, turn.chain, turn.deadline_at)  # to have them as they are kept
     save(scratch, record)
-    pages, page, size = [], [], 0
+    pages: list[list[bytes | None]] = []
+    page: list[bytes | None] = []
+    size = 0
     for row in rows:
         save_step(scratch, row)
         kept = scratch.writes[step_slot(row.ordinal)]
@@ -431,7 +442,7 @@ async def erase(feature: NodeWorkflows, turn: Turn) -> None:
     for row in await load_steps(turn):
         if row.kind == "start" and row.detail is not None:
             feature.mail(turn, ObjectId(row.detail[0], row.detail[1]), ["forget", list(turn.activation.id)])
-    turn.then = [*turn.then, lambda: feature.tell_end(turn.activation.id)]
+    turn.then = [*turn.then, lambda: feature.waiters.tell_end(turn.activation.id)]
 
 
 # the driver's own
@@ -466,4 +477,4 @@ async def give_up(ctx: "Context", run: int, words: str) -> None:
         drop_driver(feature_of(turn.activation.node), turn)
 
 
-OPERATIONS = {COMMIT: commit, RELOAD: reload, PARK: give_up, ADOPT: adopt}
+OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {COMMIT: commit, RELOAD: reload, PARK: give_up, ADOPT: adopt}

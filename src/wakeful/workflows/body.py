@@ -84,11 +84,16 @@ class ContinueAsNew:
         object.__setattr__(self, "kwargs", kwargs)
 
 
-class Body:
+class WorkflowBody:
     """One run of the body, from the top to where it waits or ends."""
 
     def __init__(
-        self, id: ObjectId, record: WorkflowRecord, rows: list[StepRow], main: Callable[["Body"], Any], steps_max: int
+        self,
+        id: ObjectId,
+        record: WorkflowRecord,
+        rows: list[StepRow],
+        main: Callable[["WorkflowBody"], Any],
+        steps_max: int,
     ) -> None:
         self.id = id
         self.record = record
@@ -319,7 +324,9 @@ _BODY = "workflow.body"
 def check_name(kind: str, name: object) -> None:
     """`BadOption` for what can't be the name of a step."""
     why = (
-        f"{name!r:.60} is no text" if not isinstance(name, str) else why_no_name(name, len(name), NAME_CHARS_MAX, "chars")
+        f"{name!r:.60} is no text"
+        if not isinstance(name, str)
+        else why_no_name(name, len(name), NAME_CHARS_MAX, "chars")
     )
     if why is not None:
         raise BadOption(f"the name of a {kind}: {why}", code="workflow.name")

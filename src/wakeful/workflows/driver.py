@@ -24,7 +24,7 @@ from wakeful.values.codec import encode
 from wakeful.values.errors import DeadlineExceeded, LimitExceeded, NoRetry, Unavailable
 from wakeful.values.timers import words_of
 from wakeful.values.times import Handle
-from wakeful.workflows.body import Body, Op
+from wakeful.workflows.body import Op, WorkflowBody
 from wakeful.workflows.node_workflows import NodeWorkflows
 from wakeful.workflows.records import (
     ACTIVE,
@@ -58,7 +58,7 @@ class StepEnd:
 
 
 @dataclass(slots=True)
-class Settled:
+class DriverNews:
     """What one commit brought to disk, and what follows from it."""
 
     record: WorkflowRecord
@@ -89,7 +89,7 @@ class Driver:
         self.epoch = activation.epoch
         self.seq = 0  # of the timer for which it runs
         self.record = record
-        self.body: Body | None = None
+        self.body: WorkflowBody | None = None
         self.runners: dict[int, asyncio.Task[None]] = {}
         self.ends: dict[int, StepEnd] = {}  # of functions, not on disk yet
         self.asked: list[Op] = []  # waits and the like that are not on disk yet
@@ -156,7 +156,9 @@ class Driver:
 
     # what turns tell, once they are on disk
 
-    def hear(self, record: WorkflowRecord, rows: list[StepRow], *, ready: tuple[int, ...] = (), cancelled: int = 0) -> None:
+    def hear(
+        self, record: WorkflowRecord, rows: list[StepRow], *, ready: tuple[int, ...] = (), cancelled: int = 0
+    ) -> None:
         """Something has ended, its next attempt is due, or the workflow stands otherwise."""
         self.record = record
         self.top = max([self.top, record.last, *(row.number for row in rows)])
@@ -166,7 +168,7 @@ class Driver:
         self._ready.update(ready)
         self._news.set()
 
-    def on_settled(self, done: "Settled") -> None:
+    def on_settled(self, done: "DriverNews") -> None:
         """What was taken from here for a commit is on disk."""
         body = self.body
         for ordinal in done.ends:
@@ -221,9 +223,7 @@ class Driver:
 
     async def _begin_body(self) -> None:
         """From the top to where it was, by all that is on disk."""
-        body = self.body = Body(
-            self.id, self.record, self._rows, self._main, self._node.limits.workflow_steps
-        )
+        body = self.body = WorkflowBody(self.id, self.record, self._rows, self._main, self._node.limits.workflow_steps)
         self._rows = []
         body.begin()
         count = 0
@@ -246,7 +246,7 @@ class Driver:
             self.runners.pop(ordinal).cancel()
         self.ends = {ordinal: end for ordinal, end in self.ends.items() if ordinal in body.ops and ordinal not in ended}
 
-    def _main(self, body: Body) -> Coroutine[Any, Any, Any]:
+    def _main(self, body: WorkflowBody) -> Coroutine[Any, Any, Any]:
         args, kwargs = self._given
         step = Step(body, self._node, self._bound)
         main: Coroutine[Any, Any, Any] = self._instance.run(step, *args, **kwargs)
@@ -269,7 +269,7 @@ class Driver:
                 await self._node.clock.sleep(0)
                 body = self.body
 
-    def _take_asked(self, body: Body) -> None:
+    def _take_asked(self, body: WorkflowBody) -> None:
         """Begin the functions that it asks for, and note the rest for the next commit."""
         now = self._node.clock.now()
         for op in body.left:
@@ -309,7 +309,7 @@ class Driver:
         task = self.runners[ordinal] = asyncio.get_running_loop().create_task(self._run_step(op))
         self._node.keep(task)
 
-    def _has_work(self, body: Body) -> bool:
+    def _has_work(self, body: WorkflowBody) -> bool:
         """There is something to write."""
         if self.ends or self.asked or self.withdrawn:
             return True
@@ -409,7 +409,9 @@ class Driver:
         attempts, now = row.attempts + 1, node.clock.now()
         trace = "".join(traceback.format_exception(error))[-TRACE_CHARS_MAX:]
         kept = pack_error(error, trace)
-        is_final = isinstance(error, NoRetry) or (isinstance(error, LimitExceeded) and error.code == "limit.workflow_result")
+        is_final = isinstance(error, NoRetry) or (
+            isinstance(error, LimitExceeded) and error.code == "limit.workflow_result"
+        )
         delay = None if is_final else (op.retry or Retry()).delay_ms(attempts, error, node.dice.random())
         said = (self.id, row.label, attempts, f"{kept[0]}: {kept[1]}")
         if delay is None:

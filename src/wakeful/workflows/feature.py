@@ -9,6 +9,7 @@ from wakeful.workflows.bindings import BoundWorkflow
 from wakeful.workflows.mail import Calls, WorkflowMail
 from wakeful.workflows.node_workflows import FEATURE, NodeWorkflows, feature_of
 from wakeful.workflows.timers import BodyTimers
+from wakeful.workflows.waiters import PEEK, peek
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -26,7 +27,8 @@ class WorkflowFeature(Feature):
 
     def equip(self, node: "Node") -> None:
         feature = node.features[FEATURE] = NodeWorkflows(node, self.bound)
-        node.operations.update(acts.OPERATIONS)
+        node.operations.update({**acts.OPERATIONS, PEEK: peek})
+        node.rewrites["result"] = feature.waiters.rewrite
         for handler in (BodyTimers, WorkflowMail, Calls):
             node.timer_runs.register(handler(feature, node.limits.alarm_deadline_ms))
 

@@ -21,7 +21,10 @@ ONLY_STEPS = (
 )
 
 
-class BodyLoop(asyncio.AbstractEventLoop):
+_Loop: Any = asyncio.AbstractEventLoop  # of which a body needs a few methods
+
+
+class BodyLoop(_Loop):  # type: ignore[misc]
     """Runs tasks until all of them wait."""
 
     wakeful_words = ONLY_STEPS  # for those who find themselves on another loop than theirs
@@ -133,7 +136,9 @@ class BodyLoop(asyncio.AbstractEventLoop):
         self._refuse()
 
 
-def begin_task(loop: BodyLoop, coroutine: Coroutine[Any, Any, Any], context: contextvars.Context) -> "asyncio.Task[Any]":
+def begin_task(
+    loop: BodyLoop, coroutine: Coroutine[Any, Any, Any], context: contextvars.Context
+) -> "asyncio.Task[Any]":
     """A task of the body, in that context."""
     task: asyncio.Task[Any] = loop.create_task(coroutine, context=context)
     return task

@@ -5,7 +5,7 @@ gone with the turn that took them. A call runs in the turn of its letter, whose 
 once, and so is it answered.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wakeful.policy.retry import Retry
 from wakeful.runtime.timer_handler import Failed, Park, RowTimers, RunLater
@@ -80,7 +80,7 @@ class WorkflowMail(Letters):
         kind, *rest = decode(without_trace(failure.timer.payload))
         if kind != "start":
             return Park(failure.timer)
-        self.refuse(turn, rest[1], failure.error or _died())
+        self.refuse(turn, rest[1], failure.error or _death())
         return None
 
     async def on_forgotten(self, turn: Turn, timer: Timer) -> None:
@@ -116,14 +116,14 @@ class Calls(Letters):
         turn.occurrence = Occurrence(f"{CALL}:{method}", run_id(failure.timer), failure.timer.nominal_at)
         again = None if isinstance(failure.error, BadInput) else self.again(failure)
         if again is None:
-            self.refuse(turn, to, failure.error or _died())
+            self.refuse(turn, to, failure.error or _death())
         return again
 
     async def on_forgotten(self, turn: Turn, timer: Timer) -> None:
         self.refuse(turn, decode(without_trace(timer.payload))[2], _forgotten(turn))
 
 
-def _died() -> CallFailed:
+def _death() -> CallFailed:
     return CallFailed("the process died too often while it ran", code="workflow.crashed")
 
 

@@ -8,18 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wakeful.policy.order import Order
-from wakeful.runtime.calls import resolve
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
-from wakeful.values.errors import NotRunning, Unavailable
+from wakeful.values.errors import NotRunning
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
 from wakeful.values.trace import with_trace
 from wakeful.workflows.bindings import BoundWorkflow
+from wakeful.workflows.waiters import EndWaiters
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import NodeRuntime
-    from wakeful.workflows.driver import Driver
 
 FEATURE = "workflows"
 # The timers of workflows: the body, what one sends another, and calls that are part of one.
@@ -36,11 +35,11 @@ class NodeWorkflows:
     def __init__(self, node: "NodeRuntime", classes: Mapping[str, BoundWorkflow]) -> None:
         self.node = node
         self.classes = classes
-        self.drivers: dict[ObjectId, Driver] = {}  # of those whose body is in memory
+        self.drivers: dict[ObjectId, Any] = {}  # each the Driver of a body that is in memory
         self._order = Order(node.name)
-        self._lingering: OrderedDict[ObjectId, Driver] = OrderedDict()
+        self._lingering: OrderedDict[ObjectId, Any] = OrderedDict()
         self._keeper: asyncio.Task[None] | None = None
-        self._waiting: dict[ObjectId, set[asyncio.Future[None]]] = {}
+        self.waiters = EndWaiters(node)
         node.farewells.append(self._send_away)
 
     def bound_of(self, cls: str) -> BoundWorkflow:
@@ -59,7 +58,7 @@ class NodeWorkflows:
 
     # bodies in memory
 
-    def linger(self, driver: "Driver") -> None:
+    def linger(self, driver: Any) -> None:
         """It rests: it is kept for a while."""
         if self._keeper is None:
             self._keeper = asyncio.get_running_loop().create_task(self._keep())
@@ -72,12 +71,13 @@ class NodeWorkflows:
         if len(self._lingering) > LINGERING_MAX:
             self._lingering.popitem(last=False)[1].drop()
 
-    def _let_go(self, driver: "Driver") -> None:
-        if self._lingering.get(driver.id) is driver and self.node.clock.now() >= driver.linger_until:
+    def _let_go(self, driver: Any) -> None:
+        is_there = driver.id in self._lingering and self._lingering[driver.id] is driver
+        if is_there and self.node.clock.now() >= driver.linger_until:
             del self._lingering[driver.id]
             driver.drop()
 
-    def go_on(self, driver: "Driver") -> None:
+    def go_on(self, driver: Any) -> None:
         """It rests no more."""
         self._lingering.pop(driver.id, None)
 
@@ -89,31 +89,7 @@ class NodeWorkflows:
             for driver in list(self.drivers.values()):
                 driver.drop()
 
-    # those who wait for an end
-
-    async def wait(self, id: ObjectId, until: int) -> None:
-        """Until the workflow has come to an end, or that time; `Unavailable` when it is about to live elsewhere."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        here = self._waiting.setdefault(id, set())
-        here.add(future)
-        handle = self.node.clock.call_at(until, partial(resolve, future, None))
-        try:
-            await future
-        finally:
-            handle.cancel()
-            here.discard(future)
-            if not here and self._waiting.get(id) is here:
-                del self._waiting[id]
-
-    def tell_end(self, id: ObjectId) -> None:
-        """It has come to an end, and that is on disk."""
-        for future in list(self._waiting.get(id, ())):
-            resolve(future, None)
-
     def _send_away(self, shards: Collection[int]) -> None:
-        for id in [id for id in self._waiting if shard_of(id) in shards]:
-            for future in list(self._waiting[id]):
-                resolve(future, None, Unavailable(f"{id} is moving to another node; try again", code="object.moved"))
         for id in [id for id in self._lingering if shard_of(id) in shards]:
             self._lingering.pop(id).drop()
 

@@ -149,14 +149,14 @@ async def load_step(turn: Turn, ordinal: int) -> StepRow | None:
 
 async def scan_rows(turn: Turn, prefix: str, limit: int | None = None) -> dict[str, bytes]:
     """All rows whose names begin so, as this turn sees them, a page in each read."""
-    found: dict[str, bytes] = {}
+    rows: dict[str, bytes] = {}
     first, end = prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
     while True:
-        size = PAGE if limit is None else min(PAGE, limit - len(found))
+        size = PAGE if limit is None else min(PAGE, limit - len(rows))
         page = await scan(turn.activation, turn, SYSTEM, first, end, limit=size)
-        found.update(page)
-        if len(page) < size or len(found) == limit:
-            return found
+        rows.update(page)
+        if len(page) < size or len(rows) == limit:
+            return rows
         first = next(reversed(page)) + "\0"
 
 

@@ -15,7 +15,7 @@ from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Entry, Parked, Timer, Verdict, run_id, words_of
 from wakeful.values.trace import with_trace
 from wakeful.workflows.body import ORDINAL
-from wakeful.workflows.driver import Driver, Settled
+from wakeful.workflows.driver import Driver, DriverNews
 from wakeful.workflows.node_workflows import BODY, CALL, TIMER, NodeWorkflows, feature_of
 from wakeful.workflows.records import (
     ACTIVE,
@@ -62,9 +62,9 @@ class Settlement:
         self._feature = feature_of(self._node)
         self._now = self._node.clock.now()
         self._before = copy.deepcopy(record)
-        self._done = Settled(record)
+        self._done = DriverNews(record)
 
-    async def make(self) -> Settled:
+    async def make(self) -> DriverNews:
         """Everything that there is."""
         record, driver, done = self._record, self._driver, self._done
         self._take_ends()
@@ -277,20 +277,20 @@ def fill_from_event(row: StepRow, value: bytes, now: int) -> None:
 
 def failing_steps(error: BaseException) -> list[int]:
     """The steps whose failure came out of the body, if that is what ended it."""
-    found, todo, seen = set[int](), [error], set[int]()
+    ordinals, todo, seen = set[int](), [error], set[int]()
     while todo:
-        one = todo.pop()
-        if id(one) in seen:
+        raised = todo.pop()
+        if id(raised) in seen:
             continue
-        seen.add(id(one))
-        ordinal = getattr(one, ORDINAL, None)
+        seen.add(id(raised))
+        ordinal = getattr(raised, ORDINAL, None)
         if ordinal is not None:
-            found.add(ordinal)
-        elif isinstance(one, BaseExceptionGroup):
-            todo += one.exceptions
+            ordinals.add(ordinal)
+        elif isinstance(raised, BaseExceptionGroup):
+            todo += raised.exceptions
         else:
-            todo += [other for other in (one.__cause__, one.__context__) if other is not None]
-    return sorted(found)
+            todo += [other for other in (raised.__cause__, raised.__context__) if other is not None]
+    return sorted(ordinals)
 
 
 async def end_due(turn: Turn, record: WorkflowRecord) -> tuple[list[StepRow], list[int]]:
@@ -365,7 +365,7 @@ def end(turn: Turn, record: WorkflowRecord, state: str, value: bytes | None) -> 
     turn.clear_timer(TIMER)
     note(turn, record)
     tell_listeners(feature, turn, record, value)
-    turn.then = [*turn.then, lambda: feature.tell_end(activation.id)]
+    turn.then = [*turn.then, lambda: feature.waiters.tell_end(activation.id)]
 
 
 def answer_of(record: WorkflowRecord, value: bytes | None) -> bytes:

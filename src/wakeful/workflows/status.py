@@ -71,10 +71,9 @@ def status_of(record: WorkflowRecord | None, running: Iterable[str] = ()) -> Wor
 
 def step_status(row: StepRow, state: str | None = None) -> StepStatus:
     error = None if row.error is None else f"{row.error[0]}: {row.error[1]}"
-    if row.kind == "call" and row.detail is not None:
-        detail = f"{row.detail[0]}/{row.detail[1]}.{row.detail[2]}"
-    else:
-        detail = None if row.detail is None else "/".join(map(str, row.detail))
+    detail = None if row.detail is None else "/".join(map(str, row.detail[:2]))
+    if row.detail is not None and row.kind == "call":
+        detail = f"{detail}.{row.detail[2]}"
     return StepStatus(
         number=row.ordinal + 1,
         name=row.label,
@@ -94,8 +93,6 @@ def running_rows(driver: "Driver | None") -> list[StepRow]:
     if driver is None or driver.body is None or not driver.is_running:
         return []
     return [driver.body.ops[ordinal].row for ordinal in sorted({*driver.runners, *driver.ends})]
-
-
 
 
 def _instant(ms: int | None) -> datetime | None:

@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID
 
-from wakeful.policy.retry import Retry, RetryPolicy
+from wakeful.policy.retry import RetryPolicy
 from wakeful.runtime.calls import Method
 from wakeful.values.codec import encode
 from wakeful.values.errors import BadHandler, BadInput, BadOption, BadTime, TurnOver
 from wakeful.values.ids import ObjectId, check_key
 from wakeful.values.times import LATEST_MS, Duration, duration_ms, from_datetime, to_datetime
-from wakeful.workflows.body import Body
 from wakeful.workflows.bindings import BoundWorkflow
+from wakeful.workflows.body import WorkflowBody
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import NodeRuntime
@@ -41,6 +41,7 @@ class Step:
     >>> async with app.world() as world:
     ...     order = world.get(Order, "17")
     ...     await order.start(12)
+    ...     await world.settle()
     ...     await world.crash()
     ...     await world.restart(after="3d")
     ...     print(await order.result())
@@ -50,7 +51,7 @@ class Step:
 
     __slots__ = ("_body", "_bound", "_node")
 
-    def __init__(self, body: Body, node: "NodeRuntime", bound: BoundWorkflow) -> None:
+    def __init__(self, body: WorkflowBody, node: "NodeRuntime", bound: BoundWorkflow) -> None:
         self._body = body
         self._node = node
         self._bound = bound
@@ -97,7 +98,9 @@ class Step:
         `timeout` is for each attempt. `undo` is called with what it returned if the workflow is cancelled later.
         """
         if not callable(function) or (undo is not None and not callable(undo)):
-            raise BadHandler(f"step {name!r}: give a function and its arguments, not {function!r}", code="workflow.function")
+            raise BadHandler(
+                f"step {name!r}: give a function and its arguments, not {function!r}", code="workflow.function"
+            )
         if retry is not None and not isinstance(retry, RetryPolicy):
             raise BadOption(f"step {name!r}: retry must be a RetryPolicy(…), not {retry!r}", code="workflow.retry")
         return await self._body.ask(
@@ -209,16 +212,18 @@ class Step:
 
     def _until(self, due_at: int, name: str) -> int:
         if due_at > LATEST_MS:
-            raise BadTime(f"{name!r} would end past the latest time, 9999-01-01; give a shorter length", code="time.late")
+            raise BadTime(
+                f"{name!r} would end past the latest time, 9999-01-01; give a shorter length", code="time.late"
+            )
         return due_at
 
 
-class Child(Generic[T]):
+class Child:
     """A workflow that another one has started."""
 
     __slots__ = ("_body", "_op", "_ordinal", "id")
 
-    def __init__(self, body: Body, id: ObjectId, ordinal: int) -> None:
+    def __init__(self, body: WorkflowBody, id: ObjectId, ordinal: int) -> None:
         self._body = body
         self._ordinal = ordinal
         self._op: Any = None

@@ -56,7 +56,12 @@ class BodyTimers(RowTimers):
             )
         driver = feature.drivers.get(id)
         del turn.timers[timer.name]
-        if driver is not None and driver.is_running and driver.seq == timer.seq and driver.fits(record, activation.epoch):
+        if (
+            driver is not None
+            and driver.is_running
+            and driver.seq == timer.seq
+            and driver.fits(record, activation.epoch)
+        ):
             return False  # the store was away, and this process was not
         ended, _ = await end_due(turn, record)
         record.touch(activation.node.clock.now(), state=ACTIVE, phase=RUNNING)
