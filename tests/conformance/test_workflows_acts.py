@@ -1,13 +1,17 @@
 """What is done to a workflow from outside: paused, cancelled and undone, retried, restarted, forked, forgotten; on every store."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conformance.mill import Mill, outcome
 from wakeful import RetryPolicy, Step, errors, fixed
+from wakeful.importers import archive
 from wakeful.policy.limits import Limits
+from wakeful.store import open_url
+from wakeful.values.ids import ObjectId
 
 ONCE = RetryPolicy(1)
 
@@ -375,3 +379,35 @@ async def test_more_events_than_are_kept_are_refused() -> None:
         with pytest.raises(errors.LimitExceeded) as caught:
             await flow.send("n", 3)
         assert caught.value.code == "limit.workflow_events"
+
+
+async def test_one_that_rests_is_carried_into_another_store(tmp_path: Path) -> None:
+    mill = Mill()
+
+    async def body(flow: Any, step: Step) -> Any:
+        first = await step("first", mill.do, "first")
+        await step.sleep("a while", "1m")
+        return [first, await step.wait_for("go")]
+
+    mill.body = body
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await world.settle()
+        await flow.send("go", 5)
+        await flow.send("more")
+        await world.settle()
+        at = ObjectId("Flow", "a")
+        lines, left = await archive.export(world.store, at, now=world.warp.now())
+        assert left == []
+        other = open_url(f"sqlite:{tmp_path}/other.db")
+        await other.open(now=world.warp.now())
+        carried = archive.read(b"".join(lines), "a.jsonl")
+        await archive.unpack(other, carried, name="here", now=world.warp.now())
+        await other.close()
+        start = world.now()
+    async with mill.world(store=f"sqlite:{tmp_path}/other.db", start=start) as world:
+        flow = world.get(mill.Flow, "a")
+        await world.advance(minutes=1)
+        assert await flow.result() == ["did first", 5]
+        assert mill.did == {"first": 1}

@@ -73,7 +73,7 @@ class EndWaiters:
                 if not here and self._waiting.get(id) is here:
                     del self._waiting[id]
             if shard_of(id) not in node.epochs:
-                raise _moved(id)
+                raise _refusal(id)
 
     async def _look(self, id: ObjectId, call: Call) -> list[bytes | None] | None:
         look = Call(PEEK, (), {}, deadline_at=call.deadline_at, request_key=None, chain=call.chain)
@@ -84,7 +84,7 @@ class EndWaiters:
     def _send_away(self, shards: Collection[int]) -> None:
         for id in [id for id in self._waiting if shard_of(id) in shards]:
             for future in list(self._waiting[id]):
-                resolve(future, None, _moved(id))
+                resolve(future, None, _refusal(id))
 
 
 async def peek(ctx: "Context") -> list[bytes | None] | None:
@@ -108,5 +108,5 @@ def check_done(id: ObjectId, record: WorkflowRecord) -> None:
         raise WorkflowFailed(f"{id} failed: {said}")
 
 
-def _moved(id: ObjectId) -> Unavailable:
+def _refusal(id: ObjectId) -> Unavailable:
     return Unavailable(f"{id} is moving to another node; try again", code="object.moved")
