@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.mill import Mill, outcome
-from wakeful import App, ContinueAsNew, RetryPolicy, Step, Workflow, errors, fixed
+from wakeful import App, ContinueAsNew, DurableObject, RetryPolicy, Step, Workflow, errors, fixed, internal
 from wakeful.policy.limits import Limits
+from wakeful.values.ids import ObjectId
 
 
 async def test_its_answer_is_that_of_the_body(store_url: str) -> None:
@@ -684,3 +685,48 @@ async def test_who_waits_for_one_that_sleeps_holds_nothing_up(store_url: str) ->
         await flow.send("go", 5)
         await world.settle()
         assert [await one for one in waiting] == [5, 5, 5]
+
+
+async def test_a_method_of_that_name_of_another_class_is_what_it_was() -> None:
+    app = App()
+
+    @app.object
+    class Exam(DurableObject):
+        async def result(self) -> str:
+            return "passed"
+
+    @app.object
+    class Closed(DurableObject):
+        @internal
+        async def result(self) -> str:
+            return "nobody's business"
+
+    async with app.world() as world:
+        assert await world.get(Exam, "a").result() == "passed"
+        for cls in ("Closed", "wakeful.none"):
+            with pytest.raises((errors.UnknownMethod, errors.UnknownClass)):
+                await world.node.send(ObjectId(cls, "a"), "result", (), {})
+
+
+async def test_a_sleep_begins_when_it_is_asked_for() -> None:
+    """Also after a pause: what was done before it is no reason to wake at once."""
+    mill = Mill()
+
+    async def body(flow: Any, step: Step) -> Any:
+        await step("slow", slow)
+        await step.sleep("a while", "10m")
+
+    async def slow() -> None:
+        await asyncio.sleep(5)
+
+    mill.body = body
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await flow.pause()
+        await world.advance(hours=1)
+        await flow.resume()
+        await world.advance(seconds=6)
+        assert (await flow.status()).state == "sleeping"
+        await world.advance(minutes=11)
+        assert (await flow.status()).state == "done"

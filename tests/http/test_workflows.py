@@ -1,12 +1,17 @@
 """A workflow from outside: seen, started, sent events, paused, cancelled, retried and forked, over HTTP and by the client."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.http.client_stage import client_of, served
 from tests.http.http_stage import opened, problem
+from tests.unit.dashboard_stage import Stage
 from wakeful import App, DurableObject, RetryPolicy, Step, Workflow, errors
+from wakeful.security.gate import Gate
 
 FLOW = "/v1/objects/Flow/eu:a"
 
@@ -99,3 +104,48 @@ async def test_the_client_does_the_same() -> None:
         await client.cancel_workflow("Flow", "a")
         with pytest.raises(errors.WorkflowCancelled):
             await flow.result()
+
+
+PAGE = "/object?class=Flow&key=a"
+FORM = {"class": "Flow", "key": "a"}
+
+
+@asynccontextmanager
+async def dashboard(broken: list[bool]) -> AsyncIterator[Stage]:
+    """The dashboard of a world with one workflow."""
+    app = make_app(broken)
+    gate = Gate(app.deployment)
+    site = app.asgi(gate=gate)
+    async with app.world() as world:
+        await world.get(app.deployment.registry.by_name("Flow").cls, "a").start(3)  # type: ignore[attr-defined]
+        await world.settle()
+        transport = httpx.ASGITransport(app=site, client=("127.0.0.1", 4321))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7420") as client:
+            yield Stage(app, world, client, gate)
+
+
+async def test_its_page_has_a_timeline_and_what_can_be_done_as_it_stands() -> None:
+    broken = [True]
+    async with dashboard(broken) as stage:
+        page = await stage.text(PAGE)
+        assert all(part in page for part in ("Workflow", "OSError: down", 'value="retry"', "<rect x="))
+        assert 'value="pause"' not in page
+        broken.clear()
+        answer = await stage.post("/workflow/act", **FORM, act="retry")
+        assert (answer.status_code, "said=flow-retry" in answer.headers["location"]) == (303, True)
+        await stage.world.settle()
+        page = await stage.text(PAGE)
+        assert "waits for" in page
+        assert 'value="pause"' in page
+        await stage.world.advance(minutes=1)
+        assert (await stage.post("/workflow/act", **FORM, act="cancel")).status_code == 303
+        await stage.world.settle()
+        assert "cancelled" in await stage.text(PAGE)
+        assert (await stage.post("/workflow/act", **FORM, act="explode")).status_code == 400
+
+
+async def test_who_only_reads_has_no_button() -> None:
+    async with dashboard([True]) as stage:
+        await stage.login(await stage.token("reads", "read"))
+        assert "/workflow/act" not in await stage.text(PAGE)
+        assert (await stage.post("/workflow/act", **FORM, act="restart")).status_code == 403

@@ -150,7 +150,9 @@ class Settlement:
             row.detail = [target.cls, target.key, method]
             self._feature.mail(turn, target, [method, data, [*turn.activation.id, row.event]], CALL)
         else:
-            row.due_at, row.event = op.payload
+            length_ms, row.due_at, row.event = op.payload
+            if length_ms is not None:
+                row.due_at = self._now + length_ms
             if row.event is not None and await self._take_kept(row):
                 self._finish(row)
                 return

@@ -116,23 +116,25 @@ class Step:
 
     async def sleep(self, name: str, length: Duration) -> None:
         """Until that much time has passed; the object sleeps meanwhile, and so may the program."""
-        await self._sleep(name, self._body.now_ms + duration_ms(length, what=f"sleep {name!r}"))
+        length_ms = self._length(duration_ms(length, what=f"sleep {name!r}"), name)
+        await self._body.ask("sleep", name, payload=(length_ms, None, None))
 
     async def sleep_until(self, name: str, when: datetime) -> None:
         """Until then; the past is over at once."""
         if not isinstance(when, datetime):
             raise BadTime(f"sleep {name!r}: {when!r} must be an aware datetime", code="time.type")
-        await self._sleep(name, from_datetime(when) + bool(when.microsecond % 1000))
+        due_at = from_datetime(when) + bool(when.microsecond % 1000)
+        await self._body.ask("sleep", name, payload=(None, due_at, None))
 
     async def wait_for(self, event: str, timeout: Duration | None = None) -> Any:
         """What came with the next event of that name: `send(event, data)`. One that came before is taken first.
 
         `TimeoutError` when none has come in time.
         """
-        due_at = None
+        length_ms = None
         if timeout is not None:
-            due_at = self._until(self._body.now_ms + duration_ms(timeout, what=f"wait {event!r}: timeout"), event)
-        return await self._body.ask("wait", event, payload=(due_at, f"event:{event}"))
+            length_ms = self._length(duration_ms(timeout, what=f"wait {event!r}: timeout"), event)
+        return await self._body.ask("wait", event, payload=(length_ms, None, f"event:{event}"))
 
     async def call(self, method: Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> T:
         """Call a method of another object (`ctx.get(Stock, "a").take`), exactly once: its turn and this answer are one.
@@ -207,15 +209,12 @@ class Step:
             raise TurnOver("step.run_id is for the function of a step, while it runs", code="workflow.run_id")
         return found
 
-    async def _sleep(self, name: str, due_at: int) -> None:
-        await self._body.ask("sleep", name, payload=(self._until(due_at, name), None))
-
-    def _until(self, due_at: int, name: str) -> int:
-        if due_at > LATEST_MS:
+    def _length(self, length_ms: int, name: str) -> int:
+        if self._node.clock.now() + length_ms > LATEST_MS:
             raise BadTime(
                 f"{name!r} would end past the latest time, 9999-01-01; give a shorter length", code="time.late"
             )
-        return due_at
+        return length_ms
 
 
 class Child:
@@ -237,7 +236,7 @@ class Child:
         """What it returned, once it is done; `StepFailed` when it failed, was cancelled or forgotten."""
         if self._op is None:
             event = f"child:{self._body.record.run}:{self._ordinal}"
-            self._op = self._body.put("result", f"{self.id.cls}/{self.id.key}"[:200], payload=(None, event))
+            self._op = self._body.put("result", f"{self.id.cls}/{self.id.key}"[:200], payload=(None, None, event))
         return await asyncio.shield(self._op.future)
 
 

@@ -43,6 +43,7 @@ class EndWaiters:
     def rewrite(self, known: "ObjectClass", call: Call) -> Coroutine[Any, Any, Any] | None:
         """What `result` of a workflow is: for objects of other classes it is a method like any other."""
         if PEEK not in getattr(known.cls, "__wakeful_reader_operations__", ()):
+            known.check_method(call.method)  # whoever sent it saw only that there is something of that name
             return None
         return self._wait(call)
 
