@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from wakeful.values.errors import Unavailable, WakefulError
     from wakeful.values.ids import ObjectId
     from wakeful.values.timers import Run
+    from wakeful.workflow import Workflow
+    from wakeful.workflows.body import ContinueAsNew
+    from wakeful.workflows.step import Step
 
 __all__ = [
     "Again",
@@ -42,6 +45,7 @@ __all__ = [
     "App",
     "Client",
     "Context",
+    "ContinueAsNew",
     "Dag",
     "DurableObject",
     "Job",
@@ -56,10 +60,12 @@ __all__ = [
     "Schedule",
     "Schedules",
     "Socket",
+    "Step",
     "Stop",
     "Storage",
     "Unavailable",
     "WakefulError",
+    "Workflow",
     "action",
     "after",
     "any_of",
@@ -94,6 +100,7 @@ _HOMES = {
     "App": "wakeful.app",
     "Client": "wakeful.client.client",
     "Context": "wakeful.runtime.context",
+    "ContinueAsNew": "wakeful.workflows.body",
     "Dag": "wakeful.schedules.dag",
     "DurableObject": "wakeful.objects",
     "Job": "wakeful.jobs.job",
@@ -108,10 +115,12 @@ _HOMES = {
     "Schedule": "wakeful.schedules.records",
     "Schedules": "wakeful.schedules.schedules",
     "Socket": "wakeful.sockets.socket",
+    "Step": "wakeful.workflows.step",
     "Stop": "wakeful.jobs.job",
     "Storage": "wakeful.runtime.storage",
     "Unavailable": "wakeful.values.errors",
     "WakefulError": "wakeful.values.errors",
+    "Workflow": "wakeful.workflow",
     "action": "wakeful.machines.marks",
     "after": "wakeful.specs.instants",
     "any_of": "wakeful.specs.build",

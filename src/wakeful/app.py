@@ -46,6 +46,8 @@ from wakeful.values.errors import BadName, BadOption, MissingExtra, NotRunning
 from wakeful.values.ids import RESERVED, ObjectId, check_key
 from wakeful.values.timers import Run
 from wakeful.values.times import Duration, duration_ms
+from wakeful.workflow import Workflow
+from wakeful.workflows.feature import WorkflowFeature
 
 if TYPE_CHECKING:
     from wakeful.testing.world import World
@@ -100,7 +102,7 @@ class App:
         check_places(stores or {})
         limits = limits or Limits()
         self._session: tuple[str, OpenRun] | None = None  # of `start`, and where it runs
-        self._machines = MachineFeature()
+        self._machines, self._workflows = MachineFeature(), WorkflowFeature()
         self._notices = NoticeFeature()
         self._schedules = ScheduleFeature(default_zone=default_zone, quotas=quotas)
         self.deployment = Deployment(
@@ -108,6 +110,7 @@ class App:
             idle_ms=duration_ms(idle, what="idle"),
             features=(
                 self._machines,
+                self._workflows,
                 ImportFeature(),
                 SocketFeature(),
                 SqlFeature(),
@@ -143,6 +146,8 @@ class App:
                 self._schedules.declarations.check(found)
                 if issubclass(found, Machine):
                     self._machines.bind(name or found.__name__, found)
+                if issubclass(found, Workflow):
+                    self._workflows.bind(name or found.__name__, found)
             known = self.deployment.registry.add(found, name)
             for home in self.deployment.node.all_homes if self.deployment.node is not None else ():
                 home.hibernation.retire(known.name)  # it may be there in an older version: see the registry

@@ -18,7 +18,7 @@ CODE = re.compile(r"[a-z][a-z_0-9]*(?:\.[a-z_0-9]+)+")
 NO_CODES = re.compile(
     r".*\.(html|json|jsonc|toml|py|sql)|(wakeful|websocket|lifespan|builtins|datetime|xstate|process|collections|pytz|uvicorn)\..*"
     r"|wsgi\..*|http\.(disconnect|request|response\..*)|(calls|jobs|objects|schedules|sockets|timers)\..*|(done|error)\.actor|initial\.actions"
-    r"|machine\.(chart|event|gone|import|keep|news|seen)|node\.(drain|undrain)|keys\.rotate|token\.(clear|create|revoke)"
+    r"|machine\.(chart|event|gone|import|keep|news|seen)|workflow\.(adopt|commit|fork|outcome|park|reload)|node\.(drain|undrain)|keys\.rotate|token\.(clear|create|revoke)"
     r"|schedule\.(add|cancel|pause|reschedule|resume|trigger)|_codecs\.encode|celery\.backend_cleanup|service\.name"
     r"|hypercorn\.asyncio\.run|sql\.write|pyodide\..*|queues\.consumers|assets\.directory|tool\.wakeful|workers\.(apart|asgi|entrypoints|env|rpc|streams|workflows|wsgi)"
 )

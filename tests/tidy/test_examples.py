@@ -15,6 +15,12 @@ from tests.tidy import tidy_source as source
 EXAMPLES = sorted((source.ROOT / "examples").glob("*.py"))
 # Of each example that runs by itself, lines that it prints.
 PROMISED = {
+    "agent": [
+        "waiting for 'allow buy' until 29 March",
+        "done: one cup for 9",
+        "nobody allowed me to buy",
+        "['think', 'look up', 'think #2', 'allow buy', 'buy', 'think #3']",
+    ],
     "chat": [
         'bob reads {"number": 1, "from": "ann", "text": "anybody here?"}',
         "awake after an hour: 0 connected: ['ann', 'bob']",

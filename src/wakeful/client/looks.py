@@ -159,6 +159,39 @@ class Looks:
         found: Row = await self._do("POST", f"{object_path(cls, key)}/machine/reset", body, is_repeatable=False)
         return found
 
+    async def workflow(self, cls: Class, key: str, *, limit: int = 50) -> Row:
+        """How a workflow stands, with its last steps."""
+        found: Row = await self._look(f"{object_path(cls, key)}/workflow", {"limit": limit})
+        return found
+
+    async def pause_workflow(self, cls: Class, key: str) -> Row:
+        """Have it begin nothing more, until `resume_workflow`."""
+        return await self._workflow(cls, key, "pause", {})
+
+    async def resume_workflow(self, cls: Class, key: str) -> Row:
+        """Have one go on that is paused or parked."""
+        return await self._workflow(cls, key, "resume", {})
+
+    async def cancel_workflow(self, cls: Class, key: str) -> Row:
+        """End it, and have its steps undone."""
+        return await self._workflow(cls, key, "cancel", {})
+
+    async def restart_workflow(self, cls: Class, key: str) -> Row:
+        """Have it begin from the top, with what it was started with."""
+        return await self._workflow(cls, key, "restart", {})
+
+    async def retry_workflow(self, cls: Class, key: str, from_step: str | None = None) -> Row:
+        """Have one that failed go on from the step that failed, or from this one."""
+        return await self._workflow(cls, key, "retry", {"from_step": from_step})
+
+    async def fork_workflow(self, cls: Class, key: str, new_key: str, from_step: str | None = None) -> Row:
+        """Another one under the new key, which has all that this one had before that step."""
+        return await self._workflow(cls, key, "fork", {"key": new_key, "from_step": from_step})
+
+    async def _workflow(self, cls: Class, key: str, act: str, body: dict[str, Any]) -> Row:
+        found: Row = await self._do("POST", f"{object_path(cls, key)}/workflow/{act}", body, is_repeatable=False)
+        return found
+
     async def _each_parked(self, act: str, numbers: tuple[int, ...], cls: Class | None, choice: dict[str, Any]) -> Rows:
         given = choice | {"class": _name(cls)}
         body = {"numbers": list(numbers)} | {name: value for name, value in given.items() if value is not None}

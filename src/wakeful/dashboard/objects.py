@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wakeful.dashboard import workflows
 from wakeful.dashboard.renderer import HEADERS
 from wakeful.dashboard.visits import Visit
 from wakeful.diagrams.diagram import draw
@@ -75,6 +76,7 @@ async def one(visit: Visit) -> "Response":
         ledger=await ledger.page(view, id, limit=LEDGER_ROWS, cursor=visit.query("cursor")),
         jobs=(await jobs.page(view, id.cls, id.key, limit=JOB_ROWS)).rows,
         prefix=prefix or "",
+        flow=await workflows.part_of(visit, id),
         has_chart=shown["machine"] is not None and _chart_of(visit, id) is not None,
         migrations_known=_migrations_known(visit, id.cls),
         is_awake=id in visit.node.home(id).awake,

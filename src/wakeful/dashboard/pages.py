@@ -128,9 +128,10 @@ def _sights() -> dict[str, Any]:
 
 def _acts() -> dict[str, Any]:
     """What operators do, to single objects."""
-    from wakeful.dashboard import calls, jobs, objects, parked, points, schedules
+    from wakeful.dashboard import calls, jobs, objects, parked, points, schedules, workflows
 
     return {
+        "/workflow/act": workflows.act,
         "/schedule/pause": schedules.pause,
         "/schedule/resume": schedules.resume,
         "/schedule/trigger": schedules.trigger,

@@ -189,6 +189,11 @@ class Desk:
         "forgotten": "Forgotten: nothing of it is left.",
         "restored": "It is as it was, and wakes anew. The newest point is this return: the one below it undoes it.",
         "reset": "It has begun anew.",
+        "flow-pause": "Paused: nothing more begins; what runs comes to its end.",
+        "flow-resume": "It goes on.",
+        "flow-cancel": "It is being cancelled: what it has done is undone, last first.",
+        "flow-retry": "It goes on from the step that failed.",
+        "flow-restart": "It begins from the top.",
         "draining": "It hands its shards over now.",
         "undrained": "It may own shards again.",
     }

@@ -22,6 +22,7 @@ from wakeful.views.plain import Instant, OfObject
 from wakeful.views.schedules import PlainSchedule, PlainStanding
 from wakeful.views.search import PlainHit
 from wakeful.views.webhooks import PlainDelivery, PlainTest, PlainWebhook
+from wakeful.views.workflows import PlainStep, PlainWorkflow
 
 Schema = dict[str, Any]
 
@@ -140,6 +141,8 @@ NAMES: dict[Any, str] = {
     RestoreAnswer: "Restored",
     PlainArguments: "Arguments",
     ResetAnswer: "MachineReset",
+    PlainWorkflow: "Workflow",
+    PlainStep: "WorkflowStep",
     PlainJob: "Job",
     PlainJobDetail: "JobDetail",
     PlainAttempt: "Attempt",

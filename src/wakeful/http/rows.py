@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from wakeful.http import acts, calls, health, jobs, looks, machine_watch, stream
+from wakeful.http import acts, calls, health, jobs, looks, machine_watch, stream, workflows
 from wakeful.http.table import (
     CLASS,
     KEY,
@@ -138,6 +138,17 @@ SIGHTS = [
         looks.show_jobs_of,
         query=(STATE, *PAGE),
         answer="JobPage",
+    ),
+    Route(
+        "GET",
+        f"{OBJECT}/workflow",
+        "showWorkflow",
+        "read",
+        "How a workflow stands, with its last steps.",
+        workflows.show,
+        query=(LIMIT,),
+        answer="Workflow",
+        problems=(404,),
     ),
     Route(
         "GET",
@@ -530,6 +541,32 @@ ROWS = [
         answer="MachineReset",
         problems=(404, 409, 424, 504),
     ),
+    *[
+        Route(
+            "POST",
+            f"{OBJECT}/workflow/{act}",
+            f"{act}Workflow",
+            "operate",
+            about,
+            do,
+            body=body,
+            answer="Workflow",
+            problems=(404, 409, 424, 504),
+        )
+        for act, about, do, body in (
+            ("pause", "Begin nothing more of a workflow.", workflows.plain_act("pause"), workflows.WorkflowAct),
+            (
+                "resume",
+                "Go on with one that is paused or parked.",
+                workflows.plain_act("resume"),
+                workflows.WorkflowAct,
+            ),
+            ("cancel", "End a workflow, and undo its steps.", workflows.plain_act("cancel"), workflows.WorkflowAct),
+            ("restart", "Begin a workflow from the top.", workflows.plain_act("restart"), workflows.WorkflowAct),
+            ("retry", "Go on with one that failed.", workflows.retry, workflows.WorkflowRetry),
+            ("fork", "Make another one that goes on from a step.", workflows.fork, workflows.WorkflowFork),
+        )
+    ],
     Route(
         "POST",
         "/v1/parked/redrive",

@@ -38,6 +38,7 @@ from wakeful.values.commits import (
 from wakeful.values.errors import BadInput, BadValue, Conflict, Fenced, Undecodable
 from wakeful.values.ids import RESERVED, ObjectId, check_class, check_key, shard_of
 from wakeful.values.timers import Entry, Parked, Timer
+from wakeful.workflows.records import EVENTS, ROW, STEPS
 
 # What of an object may travel in a file: the one rule of those who write it and of those who read it?
 #
@@ -45,8 +46,17 @@ from wakeful.values.timers import Entry, Parked, Timer
 
 # What Wakeful keeps beside an object's own rows and is the object's alone. The rest names other objects or connections.
 CARRIED = ("state", "migrations", "history", "schedules", "machine", "machine.gone", "workers.name")
-CARRIED_PREFIXES = ("schedule:", "run:")
-TIMERS = ("alarm", "schedule", "run", "job", "machine", "machine-do")  # of its own; others are letters and errands
+CARRIED_FLOWS = ("workflow", "workflow.input", "workflow.outcome")
+CARRIED_PREFIXES = ("schedule:", "run:", STEPS, EVENTS)
+TIMERS = (
+    "alarm",
+    "schedule",
+    "run",
+    "job",
+    "machine",
+    "machine-do",
+    "workflow",
+)  # of its own; others are letters and errands
 
 
 class Bar(msgspec.Struct, frozen=True):
@@ -81,7 +91,7 @@ def bar_of_row(id: ObjectId, space: int, name: str, data: bytes) -> Bar | None:
         return Bar("forgotten", f"{id} is being forgotten")
     if name.startswith("jobs."):
         return Bar("jobs", f"other jobs wait for jobs of {id}", "when they have run")
-    if name not in CARRIED and not name.startswith(CARRIED_PREFIXES):
+    if name not in (*CARRIED, *CARRIED_FLOWS) and not name.startswith(CARRIED_PREFIXES):
         return Bar("row", f"{id} has something that this version can't carry: {name!r}")
     if (space, name) == MIGRATIONS_SLOT:
         done = _loosely(data)
@@ -93,6 +103,18 @@ def bar_of_row(id: ObjectId, space: int, name: str, data: bytes) -> Bar | None:
             return Bar("row", f"what {id} keeps of its machine can't be read")
         if kept.get("parent") is not None or kept.get("actors"):
             return Bar("actors", f"{id} is a machine that others belong to; they would lose each other")
+    return _bar_of_workflow(id, name, data)
+
+
+def _bar_of_workflow(id: ObjectId, name: str, data: bytes) -> Bar | None:
+    """One that waits for another object, or that another waits for, would lose it."""
+    kept = _loosely(data) if name == ROW[1] or name.startswith(STEPS) else None
+    if isinstance(kept, dict):
+        asks = any(isinstance(wait, list) and wait[1:2] in (["call"], ["result"]) for wait in kept.get("waits") or ())
+        if asks or kept.get("parent") is not None or kept.get("listeners"):
+            return Bar("actors", f"{id} is a workflow that waits for another object, or that one waits for")
+    if isinstance(kept, list) and kept[1:2] == ["start"]:
+        return Bar("actors", f"{id} is a workflow that has started others; they would lose each other")
     return None
 
 

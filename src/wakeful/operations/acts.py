@@ -72,6 +72,10 @@ class Which(NamedTuple):
         return Query(cls=self.cls, key=self.key, key_prefix=self.prefix)
 
 
+# What acts on workflows are given, by name.
+_GIVEN = {"retry": ("from_step",), "fork": ("key", "from_step")}
+
+
 class Ending:
     """How an act ended that raised nothing: done, unless somebody says otherwise."""
 
@@ -256,6 +260,14 @@ class Acts:
         """Have a machine that is over begin anew, or with `force` any; its first snapshot."""
         async with self.row(RESET, str(id), {"force": True} if force else {}):
             return await self.send(id, "reset", (input,), {"force": force})
+
+    # workflows
+
+    async def workflow(self, id: ObjectId, act: str, *args: str | None) -> Any:
+        """Pause, resume, cancel, retry, restart or fork it."""
+        given = {name: arg for name, arg in zip(_GIVEN.get(act, ()), args, strict=True) if arg is not None}
+        async with self.row(f"workflow.{act}", str(id), given):
+            return await self.send(id, act, args, {})
 
     # databases
 

@@ -100,6 +100,8 @@ class Limits:
     ledger_keep_ms: int = 604_800_000  # and for how long: 7 days
     schedules_per_object: int = 50_000  # beyond about 10,000 spread them over objects with `sharded`
     job_keep_ms: int = 86_400_000  # how long the result of a job is kept
+    workflow_steps: int = 10_000  # of one workflow: all are read when its body begins; a longer one continues as new
+    workflow_events: int = 1_000  # kept of one workflow for a wait that is still to come
     audit_rows: int = 10_000  # operators' acts that are kept, and as many refusals
     jobs_per_call: int = 100_000  # one `schedule_many` is one insert
     sockets_per_object: int = 32_768  # a broadcast goes to all of them in one turn

@@ -214,7 +214,11 @@ def copy_back(answer: Any, bytes_max: int, whose: str) -> Any:
 
 def check_loop(loop: asyncio.AbstractEventLoop | None) -> None:
     """What callers wait for is done on the event loop that runs the app: on another they would wait for ever."""
-    if loop is not None and asyncio.get_running_loop() is not loop:  # None: it does not run yet, which others say
+    running = asyncio.get_running_loop()
+    if loop is not None and running is not loop:  # None: it does not run yet, which others say
+        words = getattr(running, "wakeful_words", None)  # it is one of ours, on which nothing is called
+        if words is not None:
+            raise BadInput(words, code="workflow.body")
         raise BadInput(
             "this is another event loop than the one that runs the app; from a thread, hand the call to that loop "
             "(asyncio.run_coroutine_threadsafe), or use Client.sync",

@@ -31,6 +31,10 @@ WakefulError
 │   ├── MigrationFailed         a migration of the object raised; nothing of it was kept (says which)
 │   ├── JobFailed               the job that was waited for failed for good, and is parked
 │   ├── JobCancelled            the job that was waited for was cancelled, or stopped itself
+│   ├── StepFailed              a step of a workflow failed for good (says with what)
+│   ├── NoRetry                 raised by a step's function: it is not tried again
+│   ├── WorkflowFailed          the workflow that was waited for failed (says with what)
+│   ├── WorkflowCancelled       the workflow that was waited for was cancelled
 │   └── KeyTaken                a request key used again for another call, or a job's key for another job
 ├── Conflict                    an operator's action that the present state does not allow
 ├── Denied                      who asks may not; nothing was done
@@ -244,6 +248,49 @@ class JobFailed(CallFailed):
 
 class JobCancelled(CallFailed):
     default_code = "job.cancelled"
+
+
+class StepFailed(CallFailed):
+    """A step failed for good: `kind` is the name of the error's type, `said` its message, `remote_code` its code if it had one.
+
+    The same in the body's first run and in every later one, so `except` can't name the type itself: ask `is_a(Declined)`.
+    """
+
+    default_code = "workflow.step"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        kind: str = "",
+        said: str = "",
+        kinds: tuple[str, ...] = (),
+        remote_code: str | None = None,
+        trace: str = "",
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message, code=code)
+        self.kind = kind
+        self.said = said
+        self.kinds = kinds
+        self.remote_code = remote_code
+        self.trace = trace
+
+    def is_a(self, kind: type[BaseException]) -> bool:
+        """Whether the error was one of this type."""
+        return f"{kind.__module__}.{kind.__qualname__}" in self.kinds
+
+
+class NoRetry(CallFailed):
+    default_code = "workflow.final"
+
+
+class WorkflowFailed(CallFailed):
+    default_code = "workflow.failed"
+
+
+class WorkflowCancelled(CallFailed):
+    default_code = "workflow.cancelled"
 
 
 class KeyTaken(CallFailed):

@@ -16,6 +16,13 @@ ALARM = "alarm"
 # What the timers of a machine are, by their prefixes.
 MACHINE_TIMERS = {"machine": "delay", "machine-do": "action", "machine-run": "invoked", "machine-mail": "letter"}
 
+# What those of a workflow are.
+WORKFLOW_TIMERS = {
+    "workflow": "workflow goes on",
+    "workflow-mail": "workflow's letter",
+    "workflow-call": "workflow's call",
+}
+
 # Where a timer stands in the order of firing: due time, then higher priority, then insertion.
 TimerKey = tuple[int, int, int]
 

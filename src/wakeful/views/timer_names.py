@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from wakeful.values.ids import RESERVED
-from wakeful.values.timers import MACHINE_TIMERS
+from wakeful.values.timers import MACHINE_TIMERS, WORKFLOW_TIMERS
 
 if TYPE_CHECKING:
     from wakeful.values.timers import Timer
@@ -59,6 +59,8 @@ def name_words(timer: str) -> str:
     name = schedule_named(timer)
     if timer.partition(":")[0] in MACHINE_TIMERS:
         return machine_words(timer)
+    if timer.partition(":")[0] in WORKFLOW_TIMERS:
+        return _workflow_words(timer)
     if timer.startswith(KEYED):
         return f"job {timer.removeprefix(KEYED)!r}"
     if timer.startswith(f"{PREFIX}:"):
@@ -91,6 +93,14 @@ def machine_words(timer: str) -> str:
     # Actions that wait, and letters, have numbers for names; in the ledger they have their own.
     is_number = rest != "" and set(rest) <= set("0123456789abcdef") and len(rest) > 7
     return word if is_number else f"{word} {rest}".rstrip()
+
+
+def _workflow_words(timer: str) -> str:
+    """A timer of a workflow: `workflow goes on`, `workflow's call take`; letters have numbers for names."""
+    prefix, _, rest = timer.partition(":")
+    is_number = rest != "" and set(rest) <= set("0123456789abcdef") and len(rest) > 7
+    named = f" {rest}" if prefix != "workflow" and not is_number else ""
+    return f"{WORKFLOW_TIMERS[prefix]}{named}" if rest else prefix
 
 
 def _first_word(payload: bytes | None) -> str:

@@ -1,0 +1,1 @@
+"""Layer 4. Objects whose behaviour is one long function of many steps."""

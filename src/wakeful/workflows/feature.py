@@ -1,0 +1,38 @@
+"""Layer 4. How do workflows join the nodes of a program?"""
+
+from typing import TYPE_CHECKING
+
+from wakeful.runtime.feature import Feature
+from wakeful.runtime.turn import Turn
+from wakeful.workflows import acts
+from wakeful.workflows.bindings import BoundWorkflow
+from wakeful.workflows.mail import Calls, WorkflowMail
+from wakeful.workflows.node_workflows import FEATURE, NodeWorkflows, feature_of
+from wakeful.workflows.timers import BodyTimers
+from wakeful.workflows.waiters import PEEK, peek
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+
+class WorkflowFeature(Feature):
+    """Objects with a body."""
+
+    def __init__(self) -> None:
+        self.bound: dict[str, BoundWorkflow] = {}  # the program's workflows, by their names
+
+    def bind(self, name: str, cls: type) -> None:
+        """A class of the program is one."""
+        self.bound[name] = BoundWorkflow(name, cls, self.bound)
+
+    def equip(self, node: "Node") -> None:
+        feature = node.features[FEATURE] = NodeWorkflows(node, self.bound)
+        node.operations.update({**acts.OPERATIONS, PEEK: peek})
+        node.rewrites["result"] = feature.waiters.rewrite
+        for handler in (BodyTimers, WorkflowMail, Calls):
+            node.timer_runs.register(handler(feature, node.limits.alarm_deadline_ms))
+
+    async def erase(self, turn: Turn) -> None:
+        """Whoever waits for its end hears that it was forgotten, and the workflows that it began go with it."""
+        if turn.activation.id.cls in self.bound:
+            await acts.erase(feature_of(turn.activation.node), turn)

@@ -1,0 +1,99 @@
+"""Layer 4. A workflow as people see it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from wakeful.values.times import to_datetime
+from wakeful.workflows.records import ACTIVE, FAILED, PARKED, StepRow, WorkflowRecord
+
+if TYPE_CHECKING:
+    from wakeful.workflows.driver import Driver
+
+NEW = "new"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowStatus:
+    """How a workflow stands at the moment of asking."""
+
+    state: str  # new, running, sleeping, waiting, paused, parked, done, failed, cancelled
+    steps: tuple[str, ...] = ()  # what it is at: steps that run, sleep or wait
+    since: datetime | None = None  # of the state
+    wake_at: datetime | None = None  # when it goes on by itself
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    error: str | None = None  # why it failed, or is parked
+    version: int = 0
+    rounds: int = 0  # how often it went on as new
+    is_cancelling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepStatus:
+    """One step of a workflow; `name` tells those of one name apart, as in `"mail #2"`."""
+
+    number: int  # in the order in which the body asked for them, from 1
+    name: str
+    kind: str  # step, undo, sleep, wait, call, start, result, publish
+    state: str  # running, done, failed, late, waiting, retrying, left
+    attempts: int = 0
+    asked_at: datetime | None = None
+    ended_at: datetime | None = None
+    wake_at: datetime | None = None
+    error: str | None = None
+    detail: str | None = None  # whom it calls, what it started
+
+
+_STATES = {"error": "failed", "tried": "retrying"}
+
+
+def status_of(record: WorkflowRecord | None, running: Iterable[str] = ()) -> WorkflowStatus:
+    """`running`: the functions that are at work, which no row has."""
+    if record is None:
+        return WorkflowStatus(NEW)
+    is_failed = record.state in (FAILED, PARKED) and record.error is not None
+    waits = () if record.state not in (ACTIVE, "paused") else tuple(wait.name for wait in record.waits)
+    return WorkflowStatus(
+        state=record.phase if record.state == ACTIVE else record.state,
+        steps=(*running, *waits),
+        since=_instant(record.since),
+        wake_at=_instant(record.wake_at),
+        started_at=_instant(record.started_at),
+        ended_at=_instant(record.ended_at),
+        error=f"{record.error[0]}: {record.error[1]}" if is_failed and record.error is not None else None,
+        version=record.version,
+        rounds=record.rounds,
+        is_cancelling=record.state == ACTIVE and record.cancelled > 0,
+    )
+
+
+def step_status(row: StepRow, state: str | None = None) -> StepStatus:
+    error = None if row.error is None else f"{row.error[0]}: {row.error[1]}"
+    detail = None if row.detail is None else "/".join(map(str, row.detail[:2]))
+    if row.detail is not None and row.kind == "call":
+        detail = f"{detail}.{row.detail[2]}"
+    return StepStatus(
+        number=row.ordinal + 1,
+        name=row.label,
+        kind=row.kind,
+        state=state or _STATES.get(row.state, row.state),
+        attempts=row.attempts,
+        asked_at=_instant(row.asked_at),
+        ended_at=_instant(row.ended_at) if row.state in ("done", "error", "late") else None,
+        wake_at=_instant(row.due_at) if row.state in ("waiting", "tried") else None,
+        error=error,
+        detail=detail,
+    )
+
+
+def running_rows(driver: "Driver | None") -> list[StepRow]:
+    """The functions that are at work in this process."""
+    if driver is None or driver.body is None or not driver.is_running:
+        return []
+    return [driver.body.ops[ordinal].row for ordinal in sorted({*driver.runners, *driver.ends})]
+
+
+def _instant(ms: int | None) -> datetime | None:
+    return to_datetime(ms) if ms else None
