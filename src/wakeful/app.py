@@ -46,7 +46,6 @@ from wakeful.values.errors import BadName, BadOption, MissingExtra, NotRunning
 from wakeful.values.ids import RESERVED, ObjectId, check_key
 from wakeful.values.timers import Run
 from wakeful.values.times import Duration, duration_ms
-from wakeful.workflow import Workflow
 from wakeful.workflows.feature import WorkflowFeature
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ class App:
                 self._schedules.declarations.check(found)
                 if issubclass(found, Machine):
                     self._machines.bind(name or found.__name__, found)
-                if issubclass(found, Workflow):
+                if getattr(found, "__wakeful_workflow__", False):
                     self._workflows.bind(name or found.__name__, found)
             known = self.deployment.registry.add(found, name)
             for home in self.deployment.node.all_homes if self.deployment.node is not None else ():

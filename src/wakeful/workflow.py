@@ -51,6 +51,7 @@ class Workflow(DurableObject):
     version: ClassVar[int] = 1  # which code a workflow was started with: `step.version`
     step_retry: ClassVar[RetryPolicy | None] = None  # of steps that say nothing of it; None: five attempts
 
+    __wakeful_workflow__ = True  # by which an App knows one without loading this module for programs that have none
     __wakeful_reader_operations__ = (PEEK,)
     __wakeful_names__: tuple[str, ...] = (
         *("start", "send", "result", "status", "steps", "published", "key"),

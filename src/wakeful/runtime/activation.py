@@ -134,8 +134,7 @@ class Activation:
 
     @property
     def is_busy(self) -> bool:
-        """Something would be lost or interrupted if it slept now."""
-        # What `has_turns` says, written again: each call asks this twice.
+        """Something would be lost or interrupted if it slept now: `has_turns`, written again since each call asks it twice."""
         has_turns = self._running is not None or self._submitted > self._durable or self._readers or self._mailbox
         return bool(has_turns or self._waiters) or (self.beside is not None and self.beside.is_busy)
 

@@ -4,15 +4,10 @@ from typing import TYPE_CHECKING
 
 from wakeful.runtime.feature import Feature
 from wakeful.runtime.turn import Turn
-from wakeful.workflows import acts
-from wakeful.workflows.bindings import BoundWorkflow
-from wakeful.workflows.mail import Calls, WorkflowMail
-from wakeful.workflows.node_workflows import FEATURE, NodeWorkflows, feature_of
-from wakeful.workflows.timers import BodyTimers
-from wakeful.workflows.waiters import PEEK, peek
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a program without workflows loads nothing of them before it runs
     from wakeful.runtime.node import Node
+    from wakeful.workflows.bindings import BoundWorkflow
 
 
 class WorkflowFeature(Feature):
@@ -23,9 +18,17 @@ class WorkflowFeature(Feature):
 
     def bind(self, name: str, cls: type) -> None:
         """A class of the program is one."""
+        from wakeful.workflows.bindings import BoundWorkflow
+
         self.bound[name] = BoundWorkflow(name, cls, self.bound)
 
     def equip(self, node: "Node") -> None:
+        from wakeful.workflows import acts
+        from wakeful.workflows.mail import Calls, WorkflowMail
+        from wakeful.workflows.node_workflows import FEATURE, NodeWorkflows
+        from wakeful.workflows.timers import BodyTimers
+        from wakeful.workflows.waiters import PEEK, peek
+
         feature = node.features[FEATURE] = NodeWorkflows(node, self.bound)
         node.operations.update({**acts.OPERATIONS, PEEK: peek})
         node.rewrites["result"] = feature.waiters.rewrite
@@ -35,4 +38,7 @@ class WorkflowFeature(Feature):
     async def erase(self, turn: Turn) -> None:
         """Whoever waits for its end hears that it was forgotten, and the workflows that it began go with it."""
         if turn.activation.id.cls in self.bound:
+            from wakeful.workflows import acts
+            from wakeful.workflows.node_workflows import feature_of
+
             await acts.erase(feature_of(turn.activation.node), turn)
