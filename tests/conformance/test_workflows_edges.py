@@ -1,0 +1,260 @@
+"""What a workflow may not do, who may wait for it, and what becomes of one that kills its process."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.conformance.mill import Mill, outcome
+from wakeful import App, DurableObject, RetryPolicy, Step, Workflow, errors, internal
+from wakeful.values.ids import ObjectId
+
+
+async def test_a_start_is_made_once_whoever_repeats_it() -> None:
+    mill = Mill()
+
+    async def body(flow: Any, step: Step, n: int) -> Any:
+        return await step("one", mill.do, "one")
+
+    mill.body = body
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        for _ in range(3):
+            await flow.start(1)
+        await world.settle()
+        await flow.start(1)
+        await world.settle()
+        assert mill.did["one"] == 1
+        with pytest.raises(errors.Conflict) as caught:
+            await flow.start(2)
+        assert caught.value.code == "workflow.started"
+        with pytest.raises(errors.BadInput) as bad:
+            await world.get(mill.Flow, "b").start(1, 2, other=3)
+        assert bad.value.code == "workflow.input"
+
+
+@pytest.mark.parametrize("way", ["sleep", "call", "timeout", "executor", "nested", "endless"])
+async def test_what_a_body_may_not_do_is_said_with_the_remedy(way: str) -> None:
+    mill = Mill()
+
+    async def body(flow: Any, step: Step) -> Any:
+        if way == "sleep":
+            await asyncio.sleep(1)
+        elif way == "call":
+            await flow.ctx.get(mill.Stock, "s").left()
+        elif way == "timeout":
+            async with asyncio.timeout(1):
+                await step.wait_for("x")
+        elif way == "executor":
+            await asyncio.get_running_loop().run_in_executor(None, print)
+        elif way == "nested":
+            await step("outer", lambda: step("inner", mill.do, "inner"), retry=RetryPolicy(1))
+        else:
+            while True:  # noqa: ASYNC110 - that is the mistake
+                await asyncio.sleep(0)
+
+    mill.body = body
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await world.settle()
+        if way == "endless":
+            assert (await flow.status()).state == "parked"
+            assert "never waits" in ((await flow.status()).error or "")
+            return
+        said = await outcome(flow)
+        assert ("by the body itself" if way == "nested" else "step.sleep") in said
+
+
+async def test_a_body_that_waits_for_nothing_that_can_come_has_failed() -> None:
+    mill = Mill()
+
+    async def body(flow: Any, step: Step) -> Any:
+        await asyncio.Event().wait()
+
+    mill.body = body
+    async with mill.world() as world:
+        await world.get(mill.Flow, "a").start()
+        await world.settle()
+        assert "nobody will ever bring about" in await outcome(world.get(mill.Flow, "a"))
+
+
+def test_a_class_that_can_be_no_workflow_is_refused_where_it_stands() -> None:
+    app = App()
+    with pytest.raises(errors.BadHandler) as caught:
+
+        @app.object
+        class Bare(Workflow):
+            async def run(self) -> None:  # type: ignore[override]
+                """Takes no step."""
+
+    assert caught.value.code == "workflow.run"
+    with pytest.raises(errors.BadOption) as option:
+
+        @app.object
+        class Old(Workflow):
+            version = 0
+
+            async def run(self, step: Step) -> None: ...  # type: ignore[override]
+
+    assert option.value.code == "workflow.version"
+    with pytest.raises(errors.BadInput) as name:
+
+        @app.object
+        class Hiding(Workflow):
+            async def run(self, step: Step) -> None: ...  # type: ignore[override]
+
+            async def send(self, event: str, data: Any = None) -> None: ...
+
+    assert name.value.code == "class.name"
+
+
+async def test_the_body_is_nobodys_to_call() -> None:
+    mill = Mill()
+    async with mill.world() as world:
+        with pytest.raises(errors.UnknownMethod):
+            await world.get(mill.Flow, "a").run()
+
+
+async def test_a_step_runs_beside_the_turns_of_its_object() -> None:
+    mill = Mill()
+
+    async def slow() -> str:
+        await asyncio.sleep(60)
+        return "done"
+
+    async def body(flow: Any, step: Step) -> Any:
+        return await step("slow", slow)
+
+    mill.body = body
+    async with mill.world(sleep_after_turn=True) as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await world.advance(seconds=1)
+        assert (await flow.status()).steps == ("slow",)
+        await flow.send("x", 1)
+        await world.advance(seconds=60)
+        assert await flow.result() == "done"
+
+
+async def test_who_waits_for_its_result_hears_of_it_at_once() -> None:
+    mill = Mill()
+
+    async def body(flow: Any, step: Step) -> Any:
+        await step.sleep("a bit", "30s")
+        return 7
+
+    mill.body = body
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        waiting = asyncio.ensure_future(flow.result())
+        await world.advance(seconds=29)
+        assert not waiting.done()
+        await world.advance(seconds=1)
+        assert waiting.done()
+        assert await waiting == 7
+        with pytest.raises(errors.DeadlineExceeded) as caught:
+            await _start_and_wait(world.get(mill.Flow, "b"))
+        assert caught.value.code == "workflow.wait"
+
+
+async def _start_and_wait(flow: Any) -> None:
+    await flow.start()
+    await flow.result(timeout="1s")
+
+
+async def test_who_waits_for_one_that_sleeps_holds_nothing_up(store_url: str) -> None:
+    mill = Mill()
+
+    async def body(flow: Any, step: Step) -> Any:
+        return await step.wait_for("go", timeout="30s")
+
+    mill.body = body
+    async with mill.world(store=store_url, sleep_after_turn=True) as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await world.settle()
+        waiting = [asyncio.ensure_future(flow.result()) for _ in range(3)]
+        await world.advance(seconds=20)
+        await flow.send("go", 5)
+        await world.settle()
+        assert [await one for one in waiting] == [5, 5, 5]
+
+
+async def test_a_method_of_that_name_of_another_class_is_what_it_was() -> None:
+    app = App()
+
+    @app.object
+    class Exam(DurableObject):
+        async def result(self) -> str:
+            return "passed"
+
+    @app.object
+    class Closed(DurableObject):
+        @internal
+        async def result(self) -> str:
+            return "nobody's business"
+
+    async with app.world() as world:
+        assert await world.get(Exam, "a").result() == "passed"
+        for cls in ("Closed", "wakeful.none"):
+            with pytest.raises((errors.UnknownMethod, errors.UnknownClass)):
+                await world.node.send(ObjectId(cls, "a"), "result", (), {})
+
+
+async def test_a_sleep_begins_when_it_is_asked_for() -> None:
+    """Also after a pause: what was done before it is no reason to wake at once."""
+    mill = Mill()
+
+    async def body(flow: Any, step: Step) -> Any:
+        await step("slow", slow)
+        await step.sleep("a while", "10m")
+
+    async def slow() -> None:
+        await asyncio.sleep(5)
+
+    mill.body = body
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await flow.pause()
+        await world.advance(hours=1)
+        await flow.resume()
+        await world.advance(seconds=6)
+        assert (await flow.status()).state == "sleeping"
+        await world.advance(minutes=11)
+        assert (await flow.status()).state == "done"
+
+
+async def test_a_step_that_kills_its_process_three_times_is_parked_and_goes_on_when_a_person_says_so() -> None:
+    mill = Mill()
+    worlds: list[Any] = []
+
+    async def deadly() -> str:
+        await mill.do("deadly")
+        if mill.did["deadly"] <= 3:
+            worlds[0].kill()
+            await asyncio.sleep(60)
+        return "survived"
+
+    async def body(flow: Any, step: Step) -> Any:
+        return await step("deadly", deadly)
+
+    mill.body = body
+    async with mill.world() as world:
+        worlds.append(world)
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        for _ in range(4):
+            await world.advance(seconds=1)
+            if world._node is None:
+                await world.restart()
+        await world.advance(seconds=5)
+        [parked] = await world.parked()
+        assert (parked.reason, mill.did["deadly"]) == ("crashed", 3)
+        assert (await flow.status()).state == "parked"
+        await flow.resume()
+        await world.advance(seconds=1)
+        assert await flow.result() == "survived"
+        assert await world.parked() == []
