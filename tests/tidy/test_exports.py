@@ -27,6 +27,7 @@ EXPORTS = {
         "Machine",
         "Next",
         "ObjectId",
+        "Queue",
         "Quotas",
         "RetryPolicy",
         "Run",
@@ -62,7 +63,7 @@ EXPORTS = {
     ],
     "wakeful.store": ["Disk", "MemoryStore", "NodeRow", "Query", "Range", "ShardRow", "Store", "open_url"],
 }
-NAMES_MAX = 46  # "about 30 names", says surface.md
+NAMES_MAX = 47  # "about 30 names", says surface.md
 
 
 def problems(module: types.ModuleType, expected: list[str]) -> list[str]:

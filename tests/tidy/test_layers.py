@@ -20,6 +20,7 @@ LAYERS = {
     "history": 4,
     "executors": 4,
     "notices": 4,
+    "queues": 4,
     # The parts that put everything together, under the edges proper.
     "app": 5,
     "objects": 5,
