@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wakeful.machines.marks import action, assign, guard
     from wakeful.objects import DurableObject
     from wakeful.policy.limits import Limits
+    from wakeful.policy.queue_terms import Queue
     from wakeful.policy.retry import RetryPolicy, exponential, fixed
     from wakeful.runtime.alarms import AlarmInfo, AlarmSlot
     from wakeful.runtime.context import Context
@@ -54,6 +55,7 @@ __all__ = [
     "Machine",
     "Next",
     "ObjectId",
+    "Queue",
     "Quotas",
     "RetryPolicy",
     "Run",
@@ -109,6 +111,7 @@ _HOMES = {
     "Machine": "wakeful.machine",
     "Next": "wakeful.schedules.handlers",
     "ObjectId": "wakeful.values.ids",
+    "Queue": "wakeful.policy.queue_terms",
     "Quotas": "wakeful.schedules.tenants",
     "RetryPolicy": "wakeful.policy.retry",
     "Run": "wakeful.values.timers",

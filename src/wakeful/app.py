@@ -26,6 +26,8 @@ from wakeful.operations.text_calls import TextCallFeature
 from wakeful.policy.lease import lease_of
 from wakeful.policy.limits import Limits
 from wakeful.policy.retry import RetryPolicy
+from wakeful.queues.feature import QueueFeature
+from wakeful.queues.queues import Queues
 from wakeful.runtime.calls import make_stub
 from wakeful.runtime.homes import check_places
 from wakeful.runtime.node import Node
@@ -118,6 +120,7 @@ class App:
                 JobFeature(None if quotas is None else quotas.of_jobs),
                 self._schedules,
                 self._notices,
+                QueueFeature(),
                 SecurityFeature(limits.audit_rows),
                 TextCallFeature(),
                 CallFeature(),
@@ -476,6 +479,11 @@ class App:
     def jobs(self) -> Jobs:
         """`await app.jobs.schedule(stub.method, …)`: one call, once, at a time, on disk when this returns."""
         return self.deployment.jobs
+
+    @property
+    def queues(self) -> Queues:
+        """`await app.queues.pause("mail")`: those that jobs go through with `queue=Queue("mail", …)`."""
+        return Queues(self.deployment)
 
     def world(self, **options: Any) -> "World":
         """A virtual world for tests: see `wakeful.testing.World`."""

@@ -28,6 +28,7 @@ EXPORTS = {
         "Machine",
         "Next",
         "ObjectId",
+        "Queue",
         "Quotas",
         "RetryPolicy",
         "Run",
@@ -65,7 +66,7 @@ EXPORTS = {
     ],
     "wakeful.store": ["Disk", "MemoryStore", "NodeRow", "Query", "Range", "ShardRow", "Store", "open_url"],
 }
-NAMES_MAX = 49  # "about 30 names", says surface.md
+NAMES_MAX = 50  # "about 30 names", says surface.md
 
 
 def problems(module: types.ModuleType, expected: list[str]) -> list[str]:

@@ -21,6 +21,7 @@ LAYERS = {
     "executors": 4,
     "notices": 4,
     "workflows": 4,
+    "queues": 4,
     # The parts that put everything together, under the edges proper.
     "app": 5,
     "objects": 5,

@@ -44,6 +44,10 @@ ROWS = {
     "`key`": "jobs.ids.KEY_BYTES_MAX",
     "`tags` |": "jobs.job_request.TAGS_MAX",
     "`depends_on`": "jobs.job_request.DEPENDS_MAX",
+    "name of a `Queue`": "policy.queue_terms.NAME_BYTES_MAX",
+    "`key` of a `Queue`": "policy.queue_terms.KEY_BYTES_MAX",
+    "`concurrency`, and jobs in a rate": "policy.queue_terms.COUNT_MAX",
+    "let go in one turn of a queue": "queues.timers.ADMITS_MAX",
     "result in a list": "jobs.queries.LISTED_RESULT_MAX",
     "states of a chart": "statechart.state_tree.STATES_MAX",
     "states within states": "statechart.fields.DEPTH_MAX",
@@ -52,6 +56,7 @@ ROWS = {
 # Bounds of caches and of what is told: nobody can meet them.
 INSIDE = {"_BUCKETS_MAX", "_PIECES_MAX", "YEARS_MAX", "_LISTED_MAX", "_TIMES_MAX", "_TOLD_MAX"}
 INSIDE |= {"_ALIASES_MAX", "KEPT_MAX"}  # of charts: names that stand for names, and what is worked out once
+INSIDE |= {"MARKS_MAX"}  # of the starts that a queue's rate remembers: past it they are counted together
 INSIDE |= {"BACKFILL_COUNTED_MAX", "GROWTH_MAX"}  # of what an error says; of a number, past which there are none
 INSIDE |= {
     "TENANTS_MAX",
@@ -62,6 +67,7 @@ INSIDE |= {
 }  # of jobs: of what is told, and of our own reads
 # On the page under other words, in other units, or beside another constant.
 ELSEWHERE = {"STORAGE_KEY_BYTES_MAX", "VALUE_BYTES_MAX", "WINDOW_MAX_MS", "LENGTH_MIN_MS", "INTERVAL_MAX"}
+ELSEWHERE |= {"PERIOD_MAX_MS"}  # of queues, in days
 ELSEWHERE |= {"TAG_CHARS_MAX", "LEASE_MIN_MS", "LEASE_MAX_MS"}
 ELSEWHERE |= {"ALARM_RETRIES_MAX", "CRASHES_MAX", "PLATFORM_BACKOFF_MAX_MS", "_START_MIN", "SHARDS"}
 _MAX = re.compile(r"^(_?[A-Z][A-Z_]*_(?:MAX|MIN)(?:_MS)?) *=", re.MULTILINE)

@@ -40,7 +40,7 @@ def test_a_noun_is_none(name: str) -> None:
 
 
 # Names that two share on purpose: those of Cloudflare's API, and a word that both XState's charts and our jobs have.
-SHARED = {"DurableObject", "Env", "Record", "State", "Stop", "Storage", "Stub"}
+SHARED = {"DurableObject", "Env", "Queue", "Record", "State", "Stop", "Storage", "Stub"}
 
 
 def class_homes(files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

@@ -39,6 +39,7 @@ _THEMES = {
         "why": ("why", "Why a schedule ran or did not: its verdicts, newest first."),
         "jobs": ("jobs", "List, show and cancel jobs."),
         "workflow": ("workflows", "Show a workflow and its steps; start, send, pause, cancel, retry and fork one."),
+        "queues": ("queues", "What waits and runs in which queue; pausing one."),
         "parked": ("parked", "What failed for good and waits for a person."),
         "calls": ("calls", "What is under way, since when, waiting for what; and cancelling it."),
         "nodes": ("nodes", "Who runs the store: state, address, shards, load."),

@@ -172,6 +172,7 @@ def _put(page: list["Job"]) -> None:
         notes = [f"attempt {job.attempt}"] if job.attempt > 1 else []
         notes += [f"priority {job.priority}"] if job.priority else []
         notes += [f"waits for {len(job.depends_on)}"] if job.depends_on else []
+        notes += [f"in queue {job.queue}"] if job.queue and job.state == "waiting" else []
         notes += [job.error.splitlines()[0]] if job.error else []
         rows.append((job.id, job.state, *due, str(job.target), job.name, ", ".join(notes)))
     put_table(["id", "state", "due", "", "object", "method", "…note"], rows)

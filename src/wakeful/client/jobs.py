@@ -12,6 +12,7 @@ from wakeful.client.wire import segment
 from wakeful.jobs.ids import parse_id
 from wakeful.jobs.job import Batch, Job, JobSpec, Page, R
 from wakeful.jobs.signatures import type_schedule
+from wakeful.policy.queue_terms import Queue
 from wakeful.policy.retry import RetryPolicy
 from wakeful.runtime.calls import Method
 from wakeful.runtime.registry import name_of
@@ -47,6 +48,7 @@ class ClientJobs:
         priority: int = 0,
         depends_on: Sequence[Job | str] = (),
         replace: bool = False,
+        queue: Queue | None = None,
         **kwargs: Any,
     ) -> Job:
         """Call the method of a stub then; now when no time is given, or it is past. It is on disk when this returns."""
@@ -54,7 +56,7 @@ class ClientJobs:
             raise BadOption(
                 "replace=True is for a job with a key; there is nothing else to be replaced", code="job.replace"
             )
-        spec = JobSpec(method, args, kwargs, at, after, key, metadata, tags, retry, priority, depends_on)
+        spec = JobSpec(method, args, kwargs, at, after, key, metadata, tags, retry, priority, depends_on, queue)
         body = self._job_body(spec, has_key=True) | {"replace": replace}
         # A job that takes the place of another may have run when it is sent again, and would do so a second time.
         return _job(await self._client._do("POST", "/v1/jobs", body, is_repeatable=not replace))
@@ -142,6 +144,12 @@ class ClientJobs:
             raise BadHandler(
                 f"{where}{spec.method!r} is no method of a stub; write client.get(Class, key).method",
                 code="handler.type",
+            )
+        if spec.queue is not None:
+            raise BadOption(
+                f"{where}queue={spec.queue.name!r}: over HTTP a job can't be put into a queue; schedule it in a method "
+                "of the program, and call that",
+                code="queue.client",
             )
         target = spec.method.target
         body = {

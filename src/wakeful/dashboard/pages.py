@@ -72,13 +72,14 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
         from starlette.routing import Mount, Route
     except ImportError:
         raise MissingExtra("the dashboard needs jinja2 and starlette: pip install 'wakeful[server]'") from None
-    from wakeful.dashboard import live, login, nodes, objects, webhooks
+    from wakeful.dashboard import live, login, nodes, objects, queues, webhooks
     from wakeful.dashboard.visits import Desk
 
     desk = Desk(deployment, gate)
     door = login.Door(desk)
     read, operate = _sights(), _acts()
     wide = {"/node/drain": nodes.drain, "/node/undrain": nodes.undrain, "/webhooks/test": webhooks.test}
+    wide |= {"/queues/pause": queues.pause, "/queues/resume": queues.resume}
     erase = Route("/object/forget", desk.page(objects.forget, "admin"), methods=["POST"])
     admin = {"/audit": login.audit_page, "/tokens": login.tokens_page}
     routing: list[BaseRoute] = [Route(path, desk.page(handler)) for path, handler in read.items()]
@@ -90,6 +91,7 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
     routing += [
         erase,
         Route("/nodes", desk.page(nodes.page, wide=True)),
+        Route("/queues", desk.page(queues.page, wide=True)),
         Route("/webhooks", desk.page(webhooks.page, wide=True)),
         Route("/history", desk.page(live.history, wide=True)),
     ]

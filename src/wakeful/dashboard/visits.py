@@ -50,6 +50,7 @@ PAGES = (
 )
 WIDE = (
     ("nodes", "/nodes", "Nodes"),
+    ("queues", "/queues", "Queues"),
     ("webhooks", "/webhooks", "Webhooks"),
 )  # about the whole deployment, so not for someone who is bound to a tenant
 ADMIN = (("audit", "/audit", "Audit"), ("tokens", "/tokens", "Tokens"))

@@ -2,7 +2,7 @@
 
 An errand is a timer under a name of its own, sent with a commit or inserted with a job, and so neither lost nor done
 twice: `job-tell` notes that one job waits for another, `job-untell` that it does no longer, `job-told` brings it the
-news, `job-ask` schedules under a key.
+news, `job-ask` schedules under a key, `job-place` comes from the queue that a job goes through.
 """
 
 import logging
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from wakeful.jobs.ids import ASK, TELL, TOLD, UNTELL, job_id, parse_id
+from wakeful.jobs.ids import ASK, PLACE, TELL, TOLD, UNTELL, job_id, parse_id
 from wakeful.jobs.job_owner import cancel_timer, end_forgotten, place, standing_in_turn
 from wakeful.jobs.job_request import JobRequest, errand
 from wakeful.jobs.node_jobs import NodeJobs
 from wakeful.jobs.outcomes import FORGOTTEN, read, unwatch, watch, write
-from wakeful.jobs.payload import BATCH, HELD_AT, JobPayload, decode_kept, encode_kept
+from wakeful.jobs.payload import BATCH, HELD_AT, JobPayload, decode_kept, encode_kept, without_ticket
 from wakeful.jobs.queries import asked_timer, standing
+from wakeful.runtime.admission import DROP, GO, QueueReply, decode_reply, leave_timer
 from wakeful.runtime.timer_handler import Errands
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import decode
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("wakeful.jobs")
 
-ERRANDS = (TELL, UNTELL, TOLD, ASK)
+ERRANDS = (TELL, UNTELL, TOLD, ASK, PLACE)
 OUTCOMES = ("done", "failed", "cancelled")
 
 
@@ -48,6 +49,8 @@ class ErrandRuns(Errands):
             await unwatch(turn, *decode(timer.payload or b""))
         elif self.prefix == TOLD:
             await self._on_told(turn, *decode(timer.payload or b""))
+        elif self.prefix == PLACE:
+            await self._on_place(turn, decode_reply(timer))
         else:
             await self._ask(turn, timer)
         return False
@@ -63,6 +66,8 @@ class ErrandRuns(Errands):
             )
         elif self.prefix == ASK:
             await end_forgotten(self._feature, turn, asked_timer(timer))
+        elif self.prefix == PLACE:
+            self._give_back(turn, decode_reply(timer))
 
     async def _tell(self, turn: Turn, name: str, watcher: str) -> None:
         """A job waits for one of this object: note it, or, when that is over, say so at once."""
@@ -129,6 +134,24 @@ class ErrandRuns(Errands):
                 payload=encode_kept(kept),
             )
         )
+
+    async def _on_place(self, turn: Turn, reply: QueueReply) -> None:
+        """Its queue lets a job go, drops it, or asks whether it is still there."""
+        timer = await self._waiting(turn, reply.name)
+        kept = None if timer is None else decode_kept(timer)
+        if timer is None or kept is None or kept.ticket != reply.ticket:
+            self._give_back(turn, reply)
+        elif reply.word == DROP:
+            outside = replace(timer, payload=encode_kept(without_ticket(kept)))
+            await cancel_timer(self._feature, turn, outside, reply.reason)
+        elif reply.word == GO and timer.due_at == HELD_AT:
+            self._release(turn, timer, kept)
+
+    def _give_back(self, turn: Turn, reply: QueueReply) -> None:
+        """There is no such job any more, or it has asked anew since."""
+        node = turn.activation.node
+        seq = self._feature.order.next(node.clock.now())
+        turn.send([leave_timer(node, reply.queue, reply.ticket, seq)])
 
     async def _ask(self, turn: Turn, errand: Timer) -> None:
         """Schedule a job under a key, as a turn elsewhere wanted."""

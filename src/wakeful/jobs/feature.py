@@ -30,7 +30,8 @@ class JobFeature(Feature):
         deadline_ms = node.limits.alarm_deadline_ms
         node.operations.update(_OPERATIONS)
         node.quiet_operations.update(_OPERATIONS)
-        node.timer_runs.register(JobRuns(feature, deadline_ms))
+        runs = JobRuns(feature, deadline_ms)
+        node.timer_runs.register(runs, quiet=runs.joins_queue)
         for prefix in ERRANDS:
             node.timer_runs.register(ErrandRuns(feature, prefix, deadline_ms), quiet=True)
         node.timer_runs.interrupting["jobs.cancel"] = str
@@ -60,7 +61,8 @@ async def _replace(
 
 
 async def _withdraw(ctx: Context, name: str, token: str) -> None:
-    await job_owner.withdraw(running_turn(runtime_of(ctx), "jobs.withdraw"), name, token)
+    turn = running_turn(runtime_of(ctx), "jobs.withdraw")
+    await job_owner.withdraw(feature_of(runtime_of(ctx).node), turn, name, token)
 
 
 _OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {

@@ -17,6 +17,7 @@ TELL = "job-tell"  # ask the object of another job to tell this one when that ha
 TOLD = "job-told"  # it has
 UNTELL = "job-untell"  # it need not: the one that waits is gone
 ASK = "job-ask"  # schedule a job with a key here
+PLACE = "job-place"  # what a queue says to a job that goes through it
 KEYED = f"{PREFIX}:="
 RECORD = "\x01"  # what the request key of a record begins with: no user's own can, it is not printable
 KEY_BYTES_MAX = 200  # with its prefix it must fit a timer's name in every store

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 from msgspec import Struct, field
 
 from wakeful.jobs.ids import target_of
+from wakeful.policy.queue_terms import Queue
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import HandlerAnswer
@@ -62,6 +63,8 @@ class Job(Struct, Generic[R], frozen=True):
     depends_on: tuple[str, ...] = ()  # ids of those it still waits for
     batch: dict[str, int] | None = None  # of a completion job: how many of its batch are "done", "failed", "cancelled"
     left_out: int = 0  # bytes of a result that a list leaves out because it is large; `get` has it
+    queue: str | None = None  # that it goes through; it is "waiting" there from when it is due until it may run
+    queue_key: str | None = None  # and as whose
 
     @property
     def target(self) -> ObjectId:
@@ -101,6 +104,7 @@ class JobSpec(Struct, frozen=True):
     retry: Any = None
     priority: int = 0
     depends_on: Sequence["Job | str"] = ()
+    queue: Queue | None = None
 
     def check_given(self) -> None:
         """`BadOption` for arguments that Python would take apart: a text is no list of letters."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from wakeful.jobs.ids import UNTELL, ask_prefix, job_id, key_of, parse_id
-from wakeful.jobs.job_request import JobRequest, errand, errands
+from wakeful.jobs.job_request import JobRequest, errand, errands, leave_queue
 from wakeful.jobs.outcomes import FORGOTTEN, end, note_unrun
 from wakeful.jobs.payload import (
     BATCH,
@@ -60,6 +60,8 @@ async def place(feature: "NodeJobs", turn: Turn, asked: JobRequest, *, is_newest
         if existing is not None:
             return existing
         await _clear_way(turn, asked.timer.name, there)
+        if there is not None and there.kept is not None and there.timer is not turn.consumed:
+            leave_queue(turn.activation.node, feature.order, turn, there.kept)
     turn.set_timer(asked.timer)
     turn.send(errands(turn.activation.node, feature.order, asked))
     return None
@@ -100,13 +102,14 @@ async def cancel(feature: "NodeJobs", turn: Turn, name: str, reason: str = "canc
     return True
 
 
-async def withdraw(turn: Turn, name: str, token: str) -> None:
+async def withdraw(feature: "NodeJobs", turn: Turn, name: str, token: str) -> None:
     """Clear that very version of a key, which came too late; one put in its place since stays."""
     node, id = turn.activation.node, turn.activation.id
     await turn.activation.settle()
     found = await node.reading(node.store.find_timers(Query(cls=id.cls, key=id.key, name=name, limit=1)))
-    if found and readable_payload(found[0]).token == token:
+    if found and (kept := readable_payload(found[0])).token == token:
         turn.clear_timer(name)
+        leave_queue(node, feature.order, turn, kept)
 
 
 async def cancel_timer(feature: "NodeJobs", turn: Turn, timer: Timer, reason: str) -> None:

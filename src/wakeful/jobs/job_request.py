@@ -14,6 +14,7 @@ from wakeful.jobs.job import JobSpec
 from wakeful.jobs.payload import HELD_AT, JobPayload, decode_kept, encode_kept
 from wakeful.jobs.retries import kept_retry
 from wakeful.policy.order import Order
+from wakeful.runtime.admission import QueuePlace, leave_timer
 from wakeful.runtime.calls import Method
 from wakeful.runtime.registry import LIFECYCLE, ObjectClass
 from wakeful.runtime.turn import Turn
@@ -73,6 +74,7 @@ def ask(
         waits=_ids(spec.depends_on, what, job_id(target, timer_name(method, token, key))) if spec.depends_on else (),
         batch=batch,
         trace=current_trace(node.tracer) if turn is None else _trace(turn, target, method),
+        place=None if spec.queue is None else QueuePlace.of(spec.queue, now, what),
     )
     return with_timer(kept, target, order.next(now), _priority(spec.priority, what), node.limits.arguments_bytes)
 
@@ -117,6 +119,13 @@ def errand(node: "NodeRuntime", order: Order, prefix: str, target: ObjectId, pay
     now = node.clock.now()
     full = f"{name or prefix + ':'}{new_token(node.dice)}"
     return Timer(target, full, now, now, order.next(now), payload=encode(payload))
+
+
+def leave_queue(node: "NodeRuntime", order: Order, turn: Turn, kept: JobPayload) -> None:
+    """Give its place back with this turn, if it has one."""
+    if kept.place is not None and kept.place.ticket is not None:
+        seq = order.next(node.clock.now())
+        turn.send([leave_timer(node, kept.place.queue, kept.place.ticket, seq)])
 
 
 def _target(node: "NodeRuntime", method: object, turn: Turn | None) -> tuple[ObjectId, str, ObjectClass]:

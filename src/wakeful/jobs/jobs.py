@@ -15,6 +15,7 @@ from wakeful.jobs.queries import JobFilter
 from wakeful.jobs.signatures import type_schedule
 from wakeful.jobs.submission import Scheduling, sent_by_turn, unsend
 from wakeful.policy.limits import check_count
+from wakeful.policy.queue_terms import Queue
 from wakeful.runtime.calls import check_loop, resolve, within
 from wakeful.runtime.context import Context, runtime_of
 from wakeful.runtime.object_runtime import NodeRuntime
@@ -74,13 +75,15 @@ class Jobs:
         priority: int = 0,
         depends_on: Sequence[Job | str] = (),
         replace: bool = False,
+        queue: Queue | None = None,
         **kwargs: Any,
     ) -> Job:
         """Call the method of a stub (or of self) then; now when no time is given, or it is past.
 
         The same `key` again gives the job that has it, `KeyTaken` when it is another; `replace` puts this one in its place.
+        With a `queue` it waits, when it is due, until that lets it go (docs/queues.md).
         """
-        spec = JobSpec(method, args, kwargs, at, after, key, metadata, tags, retry, priority, depends_on)
+        spec = JobSpec(method, args, kwargs, at, after, key, metadata, tags, retry, priority, depends_on, queue)
         scheduling = self._scheduling("schedule")
         return await scheduling.trace([spec], scheduling.one(spec, is_newest=replace))
 

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Literal
 
 from wakeful.jobs.ids import TOLD, attempt_id, job_id, parse_id, short
-from wakeful.jobs.job_request import errand
-from wakeful.jobs.payload import EndedJob, JobPayload, readable_payload, remembered_row
+from wakeful.jobs.job_request import errand, leave_queue
+from wakeful.jobs.payload import EndedJob, JobPayload, readable_payload, remembered_row, without_ticket
 from wakeful.policy.order import Order
 from wakeful.runtime.turn import Turn
 from wakeful.store.protocol import Range
@@ -53,6 +53,8 @@ async def end(
     needs_record = (
         kept.key is not None if outcome == "failed" else not is_plain or result is not None or error is not None
     )
+    leave_queue(node, feature.order, turn, kept)
+    kept = without_ticket(kept)
     if needs_record:
         run_id = attempt_id(timer, kept.method) if has_run else None
         attempts = timer.attempt + has_run

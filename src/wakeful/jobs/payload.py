@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from wakeful.jobs.ids import RECORD, attempt_id, job_id, key_of, method_in
 from wakeful.jobs.job import Job, State
 from wakeful.policy.retry import Retry
+from wakeful.runtime.admission import QueuePlace, with_ticket
 from wakeful.values.codec import decode
 from wakeful.values.commits import Remembered
 from wakeful.values.errors import Undecodable
@@ -48,6 +49,12 @@ class JobPayload(Struct, array_like=True, frozen=True, gc=False):
     is_newest: bool = False  # put there by its owner in place of any other version
     trace: str | None = None
     error: str | None = None  # of the last attempt
+    place: QueuePlace | None = None  # in the queue that it goes through
+
+    @property
+    def ticket(self) -> str | None:
+        """With which it waits in its queue, or runs."""
+        return None if self.place is None else self.place.ticket
 
 
 class EndedJob(Struct, array_like=True, frozen=True, gc=False):
@@ -79,6 +86,11 @@ def decode_kept(timer: Timer) -> JobPayload:
         return _kept.decode(timer.payload or b"")
     except msgspec.DecodeError as error:
         raise Undecodable(f"{timer.id} {timer.name}: what is kept of the job is damaged: {error}") from None
+
+
+def without_ticket(kept: JobPayload) -> JobPayload:
+    """The same, outside its queue: when it is due, it asks for a place."""
+    return kept if kept.place is None else replace(kept, place=with_ticket(kept.place, None))
 
 
 def arguments_of(kept: JobPayload) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -126,7 +138,8 @@ def readable_payload(timer: Timer) -> JobPayload:
 def job_of_timer(timer: Timer, kept: JobPayload | None = None, *, is_running: bool, is_asked: bool = False) -> Job:
     """A job that is owed; `kept` spares reading what its timer carries once more."""
     kept = kept or readable_payload(timer)
-    state: State = "running" if is_running else "waiting" if kept.waits else "scheduled"
+    is_waiting = kept.waits or (timer.due_at == HELD_AT and kept.ticket is not None)
+    state: State = "running" if is_running else "waiting" if is_waiting else "scheduled"
     attempts = 0 if is_asked else timer.attempt + is_running
     return _job(timer.id, timer.name, kept, timer.priority, state, attempts, timer=timer, error=kept.error)
 
@@ -210,4 +223,6 @@ def _job(
         depends_on=tuple(one for one in kept.waits if one != BATCH) if kept.waits else (),
         batch=None if ended is None else {"done": ended[0], "failed": ended[1], "cancelled": ended[2]},
     )
+    if kept.place is not None:
+        job = replace(job, queue=kept.place.queue, queue_key=kept.place.key or None)
     return replace(job, left_out=left_out) if left_out else job

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from wakeful.jobs.ids import PREFIX, attempt_id, job_id
+from wakeful.jobs.ids import PLACE, PREFIX, attempt_id, job_id, new_token
 from wakeful.jobs.job import Again, Job, Stop
 from wakeful.jobs.job_owner import end_failed, end_forgotten
-from wakeful.jobs.job_request import check_own
+from wakeful.jobs.job_request import check_own, leave_queue
 from wakeful.jobs.node_jobs import NodeJobs
 from wakeful.jobs.outcomes import WATCHED, end
 from wakeful.jobs.payload import (
+    HELD_AT,
     STOPPED,
     JobPayload,
     arguments_of,
@@ -21,10 +22,12 @@ from wakeful.jobs.payload import (
     encode_kept,
     job_of_timer,
     readable_payload,
+    without_ticket,
 )
 from wakeful.jobs.queries import is_duplicate
 from wakeful.jobs.retries import ask
 from wakeful.policy.retry import Retry
+from wakeful.runtime.admission import QueuePlace, join_timer, with_ticket
 from wakeful.runtime.timer_handler import Failed, Park, RowTimers, RunLater
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
@@ -58,6 +61,10 @@ class JobRuns(RowTimers):
     async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
         kept = decode_kept(timer)
         if kept.key is not None and await self._is_duplicate(activation, timer, kept):
+            leave_queue(activation.node, self._feature.order, turn, kept)
+            return False
+        if kept.place is not None and kept.ticket is None:
+            self._join_queue(turn, timer, kept, kept.place)
             return False
         turn.occurrence = Occurrence(timer.name, attempt_id(timer, kept.method), timer.nominal_at)
         turn.job = partial(job_of_timer, timer, kept, is_running=True)  # few ask, and making it is a tenth of a run
@@ -67,6 +74,7 @@ class JobRuns(RowTimers):
         counters.lateness.add(turn.fired_at - timer.due_at)
         counters.duration.add(now - turn.fired_at)
         if turn.timers.get(timer.name) is not None:
+            leave_queue(activation.node, self._feature.order, turn, kept)
             counters.run += 1
             return True  # it put a newer version in its own place
         if isinstance(answer, Again):
@@ -100,11 +108,12 @@ class JobRuns(RowTimers):
             if due_at is not None:
                 self._feature.counts.retried += 1
                 later = timer.later(due_at=due_at, attempt=timer.attempt + 1)
-                return RunLater(replace(later, payload=encode_kept(replace(kept, error=text))))
+                leave_queue(activation.node, self._feature.order, turn, kept)
+                return RunLater(replace(later, payload=encode_kept(replace(without_ticket(kept), error=text))))
         self._feature.counts.parked += 1
         await end(self._feature, turn, timer, kept, "failed", error=text)
         # Its batch has been told: redriven, it is not counted there a second time.
-        return Park(replace(timer, payload=encode_kept(replace(kept, batch=None))), also)
+        return Park(replace(timer, payload=encode_kept(replace(without_ticket(kept), batch=None))), also)
 
     async def on_dropped(self, turn: Turn, parked: Parked) -> None:
         await end_failed(self._feature, turn, parked, "dropped")
@@ -119,7 +128,21 @@ class JobRuns(RowTimers):
         """The trace of whoever asked for it."""
         return readable_payload(timer).trace
 
+    def joins_queue(self, timer: Timer) -> bool:
+        """All that it does now is to join its queue, for which nobody need be woken."""
+        kept = readable_payload(timer)
+        return kept.place is not None and kept.place.ticket is None
+
     # running
+
+    def _join_queue(self, turn: Turn, timer: Timer, kept: JobPayload, place: QueuePlace) -> None:
+        """It is due: it lies down again until its queue says that it may run."""
+        node = turn.activation.node
+        place = with_ticket(place, new_token(node.dice))
+        held = timer.later(due_at=HELD_AT, attempt=timer.attempt)
+        turn.set_timer(replace(held, payload=encode_kept(replace(kept, place=place))))
+        seq = self._feature.order.next(node.clock.now())
+        turn.send([join_timer(node, timer, place, seq, reply=PLACE)])
 
     async def _is_duplicate(self, activation: "ObjectRuntime", timer: Timer, kept: JobPayload) -> bool:
         if not await is_duplicate(activation.node, timer, kept):
@@ -143,7 +166,9 @@ class JobRuns(RowTimers):
             raise BadTime(
                 f"job {job_id(timer.id, timer.name)}: Again is past the latest time, 9999-01-01", code="time.late"
             )
-        payload = timer.payload if kept.error is None else encode_kept(replace(kept, error=None))
+        leave_queue(turn.activation.node, self._feature.order, turn, kept)
+        is_same = kept.error is None and kept.place is None
+        payload = timer.payload if is_same else encode_kept(replace(without_ticket(kept), error=None))
         turn.set_timer(
             replace(
                 timer,

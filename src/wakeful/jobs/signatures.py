@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Concatenate, Protocol, TypeVar, overload
 
 from wakeful.jobs.job import Job
+from wakeful.policy.queue_terms import Queue
 from wakeful.policy.retry import RetryPolicy
 from wakeful.values.times import Duration
 
@@ -29,24 +30,24 @@ class ScheduleJob(Protocol):
     @overload
     def __call__(self, method: Callable[..., Awaitable[R]], /, *, at: datetime | None = ..., after: Duration | None = ...,
                  key: str | None = ..., metadata: Meta | None = ..., tags: Sequence[str] = ..., retry: RetryPolicy | None = ...,
-                 priority: int = ..., depends_on: Jobs = ..., replace: bool = ..., **kwargs: Any) -> Made[R]: ...
+                 priority: int = ..., depends_on: Jobs = ..., replace: bool = ..., queue: Queue | None = ..., **kwargs: Any) -> Made[R]: ...
     @overload
     def __call__(self, method: Callable[Concatenate[A, ...], Awaitable[R]], a: A, /, *, at: datetime | None = ..., after: Duration | None = ...,
                  key: str | None = ..., metadata: Meta | None = ..., tags: Sequence[str] = ..., retry: RetryPolicy | None = ...,
-                 priority: int = ..., depends_on: Jobs = ..., replace: bool = ..., **kwargs: Any) -> Made[R]: ...
+                 priority: int = ..., depends_on: Jobs = ..., replace: bool = ..., queue: Queue | None = ..., **kwargs: Any) -> Made[R]: ...
     @overload
     def __call__(self, method: Callable[Concatenate[A, B, ...], Awaitable[R]], a: A, b: B, /, *, at: datetime | None = ...,
                  after: Duration | None = ..., key: str | None = ..., metadata: Meta | None = ..., tags: Sequence[str] = ...,
-                 retry: RetryPolicy | None = ..., priority: int = ..., depends_on: Jobs = ..., replace: bool = ..., **kwargs: Any) -> Made[R]: ...
+                 retry: RetryPolicy | None = ..., priority: int = ..., depends_on: Jobs = ..., replace: bool = ..., queue: Queue | None = ..., **kwargs: Any) -> Made[R]: ...
     @overload
     def __call__(self, method: Callable[Concatenate[A, B, C, ...], Awaitable[R]], a: A, b: B, c: C, /, *, at: datetime | None = ...,
                  after: Duration | None = ..., key: str | None = ..., metadata: Meta | None = ..., tags: Sequence[str] = ...,
-                 retry: RetryPolicy | None = ..., priority: int = ..., depends_on: Jobs = ..., replace: bool = ..., **kwargs: Any) -> Made[R]: ...
+                 retry: RetryPolicy | None = ..., priority: int = ..., depends_on: Jobs = ..., replace: bool = ..., queue: Queue | None = ..., **kwargs: Any) -> Made[R]: ...
     @overload
     def __call__(self, method: Callable[Concatenate[A, B, C, D, ...], Awaitable[R]], a: A, b: B, c: C, d: D, /, *args: Any,
                  at: datetime | None = ..., after: Duration | None = ..., key: str | None = ..., metadata: Meta | None = ...,
                  tags: Sequence[str] = ..., retry: RetryPolicy | None = ..., priority: int = ..., depends_on: Jobs = ...,
-                 replace: bool = ..., **kwargs: Any) -> Made[R]: ...
+                 replace: bool = ..., queue: Queue | None = ..., **kwargs: Any) -> Made[R]: ...
 
 class ScheduleJobBlocking(Protocol):
     """`jobs.schedule`, where it blocks."""
@@ -54,24 +55,24 @@ class ScheduleJobBlocking(Protocol):
     @overload
     def __call__(self, method: Callable[..., R], /, *, at: datetime | None = ..., after: Duration | None = ...,
                  key: str | None = ..., metadata: Meta | None = ..., tags: Sequence[str] = ..., retry: RetryPolicy | None = ...,
-                 priority: int = ..., depends_on: Jobs = ..., replace: bool = ..., **kwargs: Any) -> Job[R]: ...
+                 priority: int = ..., depends_on: Jobs = ..., replace: bool = ..., queue: Queue | None = ..., **kwargs: Any) -> Job[R]: ...
     @overload
     def __call__(self, method: Callable[Concatenate[A, ...], R], a: A, /, *, at: datetime | None = ..., after: Duration | None = ...,
                  key: str | None = ..., metadata: Meta | None = ..., tags: Sequence[str] = ..., retry: RetryPolicy | None = ...,
-                 priority: int = ..., depends_on: Jobs = ..., replace: bool = ..., **kwargs: Any) -> Job[R]: ...
+                 priority: int = ..., depends_on: Jobs = ..., replace: bool = ..., queue: Queue | None = ..., **kwargs: Any) -> Job[R]: ...
     @overload
     def __call__(self, method: Callable[Concatenate[A, B, ...], R], a: A, b: B, /, *, at: datetime | None = ...,
                  after: Duration | None = ..., key: str | None = ..., metadata: Meta | None = ..., tags: Sequence[str] = ...,
-                 retry: RetryPolicy | None = ..., priority: int = ..., depends_on: Jobs = ..., replace: bool = ..., **kwargs: Any) -> Job[R]: ...
+                 retry: RetryPolicy | None = ..., priority: int = ..., depends_on: Jobs = ..., replace: bool = ..., queue: Queue | None = ..., **kwargs: Any) -> Job[R]: ...
     @overload
     def __call__(self, method: Callable[Concatenate[A, B, C, ...], R], a: A, b: B, c: C, /, *, at: datetime | None = ...,
                  after: Duration | None = ..., key: str | None = ..., metadata: Meta | None = ..., tags: Sequence[str] = ...,
-                 retry: RetryPolicy | None = ..., priority: int = ..., depends_on: Jobs = ..., replace: bool = ..., **kwargs: Any) -> Job[R]: ...
+                 retry: RetryPolicy | None = ..., priority: int = ..., depends_on: Jobs = ..., replace: bool = ..., queue: Queue | None = ..., **kwargs: Any) -> Job[R]: ...
     @overload
     def __call__(self, method: Callable[Concatenate[A, B, C, D, ...], R], a: A, b: B, c: C, d: D, /, *args: Any,
                  at: datetime | None = ..., after: Duration | None = ..., key: str | None = ..., metadata: Meta | None = ...,
                  tags: Sequence[str] = ..., retry: RetryPolicy | None = ..., priority: int = ..., depends_on: Jobs = ...,
-                 replace: bool = ..., **kwargs: Any) -> Job[R]: ...
+                 replace: bool = ..., queue: Queue | None = ..., **kwargs: Any) -> Job[R]: ...
 # fmt: on
 
 

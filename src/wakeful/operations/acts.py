@@ -17,6 +17,8 @@ from wakeful.notices.deliveries import CLASS as NOTICES
 from wakeful.notices.feature import SEND_TEST
 from wakeful.operations.call_looks import CANCEL
 from wakeful.operations.forgets import ObjectChoice, forget
+from wakeful.queues.feature import PAUSE, RESUME
+from wakeful.runtime.admission import QUEUES
 from wakeful.runtime.redrives import DROP, NUMBER_MAX, REDRIVE, Find, each_parked, survey
 from wakeful.security.audit import DONE, FAILED, LOG, NOTHING, PARTLY
 from wakeful.security.scopes import check_method_name
@@ -188,6 +190,23 @@ class Acts:
             is_cancelled = bool(await self.send(target, "jobs.cancel", (name,), {}))
             end.check_done(is_cancelled, "it is over, or there is none")
             return is_cancelled
+
+    # queues
+
+    async def pause_queue(self, name: str, note: str = "") -> bool:
+        """Let nobody in it go until it is resumed; False: it was paused already."""
+        return await self._act_on_queue("queue.pause", name, PAUSE, (note,), {"note": note} if note else {})
+
+    async def resume_queue(self, name: str) -> bool:
+        """Those that wait in it may go again; False: it was not paused."""
+        return await self._act_on_queue("queue.resume", name, RESUME, (), {})
+
+    async def _act_on_queue(
+        self, act: str, name: str, operation: str, args: tuple[Any, ...], detail: dict[str, Any]
+    ) -> bool:
+        id = ObjectId(QUEUES, check_key("queue", name))
+        async with self.row(act, name, detail) as end:
+            return bool(end.check_done(await self.send(id, operation, args, {}), "it was so already"))
 
     # calls under way
 

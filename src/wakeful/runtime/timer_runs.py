@@ -111,6 +111,7 @@ class TimerRuns:
         self._wakers: dict[str, tuple[TimerHandler, ...]] = {}
         self.deadlines = Deadlines(node.clock)
         self.quiet: set[str] = set()  # prefixes of timers whose turns need no awake object
+        self._quiet_when: dict[str, Callable[[Timer], bool]] = {}  # and of those of which some need none
         # Operations that ask a running timer to stop, and which one, by what they are called with.
         self.interrupting: dict[str, Callable[..., str]] = {}
         self._firing: dict[ObjectId, tuple[str, Call]] = {}
@@ -121,12 +122,20 @@ class TimerRuns:
         self._is_alone = False
         self.suspects = Suspects()
 
-    def register(self, handler: TimerHandler, *, quiet: bool = False) -> None:
-        """Give the timers of the handler's prefix to it; `quiet`: without waking their objects."""
+    def register(self, handler: TimerHandler, *, quiet: bool | Callable[[Timer], bool] = False) -> None:
+        """Give the timers of the handler's prefix to it; `quiet`: without waking their objects, all or those that it says."""
         self._handlers[handler.prefix] = handler
         self._wakers.clear()
-        if quiet:
+        if callable(quiet):
+            self._quiet_when[handler.prefix] = quiet
+        elif quiet:
             self.quiet.add(handler.prefix)
+
+    def _is_quiet(self, handler: TimerHandler, timer: Timer) -> bool:
+        if handler.prefix in self.quiet:
+            return True
+        when = self._quiet_when.get(handler.prefix)
+        return when is not None and when(timer)
 
     def stop(self) -> None:
         self.deadlines.stop()
@@ -337,7 +346,7 @@ class TimerRuns:
         turn: Turn | None = None
         try:
             if not activation.is_awake:
-                await (resume if handler.prefix in self.quiet else wake)(activation, chain, call.deadline_at)
+                await (resume if self._is_quiet(handler, timer) else wake)(activation, chain, call.deadline_at)
                 if not self._is_out(timer) or not _is_current(activation, timer):
                     node.skip_timer(timer)
                     return None, None

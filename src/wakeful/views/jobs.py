@@ -47,6 +47,8 @@ class PlainJob(_JobId, OfObject):
     tags: list[str]
     metadata: dict[str, Any] | None
     depends_on: list[str]
+    queue: str | None
+    queue_key: str | None
     batch: dict[str, Any] | None
     result: Any
     left_out: int
@@ -203,6 +205,8 @@ def plain_job(job: Job) -> PlainJob:
         "tags": list(job.tags),
         "metadata": plain(job.metadata),
         "depends_on": list(job.depends_on),
+        "queue": job.queue,
+        "queue_key": job.queue_key,
         "batch": job.batch,
         "result": plain(job.result),
         "left_out": job.left_out,

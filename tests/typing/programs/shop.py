@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import assert_type
 
-from wakeful import App, Client, DurableObject, Job, Run
+from wakeful import App, Client, DurableObject, Job, Queue, Run
 
 app = App()
 
@@ -55,6 +55,10 @@ async def use() -> None:
         await app.jobs.wait(await app.jobs.schedule(shop.four, 1, "b", 2, b"d", at=datetime.now(UTC))), list[Item]
     )
     await app.jobs.wait("Shop/corner/add%3Atoken", timeout="5s")
+    assert_type(await app.jobs.schedule(shop.add, "tea", 2, queue=Queue("stock", concurrency=1, key="a")), Job[int])
+    assert_type((await app.queues.get("stock")).waiting, int)
+    await app.jobs.schedule(shop.add, "tea", queue="stock")  # refused
+    Queue("stock", concurency=1)  # refused
     await app.jobs.schedule(shop.add, 2)  # refused
     await app.jobs.schedule(shop.add, "tea", "two")  # refused
     await app.jobs.schedule(shop.four, 1, "b", 2, "d")  # refused
