@@ -27,7 +27,6 @@ from wakeful.policy.lease import lease_of
 from wakeful.policy.limits import Limits
 from wakeful.policy.retry import RetryPolicy
 from wakeful.queues.feature import QueueFeature
-from wakeful.queues.queues import Queues
 from wakeful.runtime.calls import make_stub
 from wakeful.runtime.homes import check_places
 from wakeful.runtime.node import Node
@@ -51,6 +50,7 @@ from wakeful.values.times import Duration, duration_ms
 from wakeful.workflows.feature import WorkflowFeature
 
 if TYPE_CHECKING:
+    from wakeful.queues.queues import Queues
     from wakeful.testing.world import World
     from wakeful.views.objects import ObjectInfo
     from wakeful.views.view import View
@@ -481,8 +481,10 @@ class App:
         return self.deployment.jobs
 
     @property
-    def queues(self) -> Queues:
+    def queues(self) -> "Queues":
         """`await app.queues.pause("mail")`: those that jobs go through with `queue=Queue("mail", …)`."""
+        from wakeful.queues.queues import Queues
+
         return Queues(self.deployment)
 
     def world(self, **options: Any) -> "World":

@@ -5,7 +5,6 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wakeful.executors.method_threads import MethodThreads
 from wakeful.executors.permits import Permits
 from wakeful.runtime.context import Context
 from wakeful.runtime.feature import Feature
@@ -44,6 +43,8 @@ class NodeExecutors:
         holders: Counter[ObjectId] = Counter()
         self._threads_free = Permits(limits.threads, holders)
         self._processes_free = Permits(limits.processes or os.cpu_count() or 1, holders)
+        from wakeful.executors.method_threads import MethodThreads
+
         self._threads = MethodThreads(limits.threads)
         self._processes: WorkerProcesses | None = None
 

@@ -2,15 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from wakeful.queues.records import STATE, TURN, QueueBook
-from wakeful.queues.timers import ASK, QueueTimers, admit
 from wakeful.runtime.admission import JOIN, LEAVE, QUEUES
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.feature import Feature
 from wakeful.runtime.turn import running_turn
 from wakeful.values.errors import BadOption, UnknownObject
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a program that does not run yet has no timers of queues
+    from wakeful.queues.records import QueueBook
     from wakeful.runtime.context import Context
     from wakeful.runtime.node import Node
     from wakeful.runtime.turn import Turn
@@ -29,6 +28,9 @@ class QueueFeature(Feature):
     classes = ((QueueObject, QUEUES),)
 
     def equip(self, node: "Node") -> None:
+        from wakeful.queues.records import TURN
+        from wakeful.queues.timers import ASK, QueueTimers
+
         for prefix in (JOIN, LEAVE, TURN, ASK):
             node.timer_runs.register(QueueTimers(prefix, node.limits.alarm_deadline_ms), quiet=True)
         operations = {PAUSE: pause, RESUME: resume}
@@ -41,6 +43,8 @@ class QueueFeature(Feature):
 
 async def pause(context: "Context", note: str = "") -> bool:
     """Let nobody go until it is resumed; those that run are let run. False: it was paused already."""
+    from wakeful.queues.timers import admit
+
     if not isinstance(note, str) or len(note) > NOTE_CHARS_MAX:
         raise BadOption(f"note must be text of at most {NOTE_CHARS_MAX} characters", code="queue.option")
     book = await _there(context, PAUSE)
@@ -53,6 +57,8 @@ async def pause(context: "Context", note: str = "") -> bool:
 
 async def resume(context: "Context") -> bool:
     """Those that wait may go again. False: it was not paused."""
+    from wakeful.queues.timers import admit
+
     book = await _there(context, RESUME)
     if not book.state.paused_at:
         return False
@@ -61,7 +67,9 @@ async def resume(context: "Context") -> bool:
     return True
 
 
-async def _there(context: "Context", what: str) -> QueueBook:
+async def _there(context: "Context", what: str) -> "QueueBook":
+    from wakeful.queues.records import STATE, QueueBook
+
     activation = runtime_of(context)
     turn = running_turn(activation, what)
     if await activation.rows.read(STATE) is None:
