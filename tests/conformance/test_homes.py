@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wakeful import App, DurableObject, JobSpec, every
+from wakeful import App, DurableObject, JobSpec, Queue, every
 from wakeful.store.protocol import Query
 from wakeful.values.errors import BadInput, Unavailable
 
@@ -152,6 +152,35 @@ async def test_a_job_into_another_store_survives_a_crash_at_every_trip_to_disk()
             await world.advance(minutes=5)
             total = (await world.rows(account, "eu/1")).get("total", 0)
             assert total == 9 if acknowledged else total in (0, 9), crash_at
+
+
+async def test_a_queue_holds_over_stores_and_loses_no_place_when_the_process_dies() -> None:
+    for crash_at in (0, *range(1, 60, 3)):
+        app, account, _ = the_app(stores={"eu/": "memory:"})
+        async with app.world() as world:
+            seen = 0
+
+            def probe(name: str, number: int, world: Any = world, crash_at: int = crash_at) -> None:
+                nonlocal seen
+                seen += 1
+                if seen == crash_at:
+                    world.kill()
+
+            queue = Queue("q", concurrency=1)
+            for key in ("us/1", "eu/1", "eu/2"):
+                await app.jobs.schedule(world.get(account, key).add, 1, queue=queue)
+            for faults in (world.faults, *world._beside.faults.values()):
+                faults.on_probe = probe
+            await world.advance(seconds=5)
+            for faults in (world.faults, *world._beside.faults.values()):
+                faults.on_probe = None
+            if 0 < crash_at <= seen:
+                await world.restart(after="1s")
+            await world.advance(minutes=5)
+            totals = [(await world.rows(account, key)).get("total") for key in ("us/1", "eu/1", "eu/2")]
+            assert totals == [1, 1, 1], crash_at
+            info = await app.queues.get("q")
+            assert (info.running, info.waiting) == (0, 0), crash_at
 
 
 async def test_jobs_are_found_and_cancelled_in_whichever_store_they_are() -> None:

@@ -147,9 +147,9 @@ class QueueBook:
         for priority in sorted(line.lists, reverse=True):
             first, end = line.lists[priority]
             for place in range(first, end):
-                if not (place - first) % FETCHED:
-                    await self._fetch(_place(line, priority, n) for n in range(place, min(place + FETCHED, end)))
                 slot = _place(line, priority, place)
+                if slot not in self.turn.writes and self.turn.activation.rows.lacks(slot):
+                    await self._fetch(_place(line, priority, n) for n in range(place, min(place + FETCHED, end)))
                 data = await _bytes(self.turn, slot)
                 if data is None:
                     continue  # it has left
