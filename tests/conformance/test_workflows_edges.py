@@ -258,3 +258,28 @@ async def test_a_step_that_kills_its_process_three_times_is_parked_and_goes_on_w
         await world.advance(seconds=1)
         assert await flow.result() == "survived"
         assert await world.parked() == []
+
+
+async def test_it_may_call_itself_which_is_how_it_keeps_something_of_its_own(store_url: str) -> None:
+    app = App()
+
+    @app.object
+    class Diary(Workflow):
+        async def run(self, step: Step) -> Any:  # type: ignore[override]
+            me = self.ctx.get(Diary, self.key)
+            await step.call(me.note, "begun")
+            await step.sleep("a while", "1m")
+            return await step.call(me.note, "ended")
+
+        async def note(self, what: str) -> list[str]:
+            notes = [*await self.storage.get("notes", []), what]
+            await self.storage.put("notes", notes)
+            return notes
+
+    async with app.world(store=store_url) as world:
+        await world.get(Diary, "a").start()
+        await world.settle()
+        await world.crash()
+        await world.restart(after="1m")
+        await world.settle()
+        assert await world.get(Diary, "a").result() == ["begun", "ended"]
