@@ -2,7 +2,7 @@
 
 import asyncio
 
-from wakeful import AlarmInfo, App, DurableObject, Machine, RetryPolicy
+from wakeful import AlarmInfo, App, DurableObject, Machine, Queue, RetryPolicy
 
 app = App()
 KEY = "k" * 512
@@ -61,5 +61,9 @@ async def on_start(app: App) -> None:
         await app.schedules(Reminder, key).pause(NAME, note=WORDS[:500])
         await app.get(Chart, key).start()
     hanging = app.get(Reminder, "h" * 512)
+    limits = {"rate": "999999/31d", "key_rate": "1/31d", "key_concurrency": 1_000, "throttle": "1000000/h"}
+    for _ in range(2):
+        queue = Queue("q" * 200, concurrency=1_000, key="k" * 200, **limits)
+        await app.jobs.schedule(one.remind_by_a_method_with_a_name_of_some_length, queue=queue)
     for name in (NAME, ONE):  # one runs, and the other waits behind it
         await app.jobs.schedule(hanging.hang, key=name)

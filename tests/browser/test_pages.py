@@ -21,6 +21,7 @@ PATHS = [
     "/parked",
     "/calls",
     "/nodes",
+    "/queues",
     "/webhooks",
     "/audit",
     "/tokens",

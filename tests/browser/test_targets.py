@@ -13,6 +13,7 @@ PATHS = [
     "/parked",
     "/calls",
     "/nodes",
+    "/queues",
     "/webhooks",
     "/audit",
     "/tokens",
