@@ -75,6 +75,13 @@ async def _forget(choice: "ObjectChoice", yes: bool, dry_run: bool, target: str 
 def _put_held(held: "Holdings") -> None:
     from wakeful.cli.output import put_line
 
-    words = {"rows": "rows and pages", "bytes": "bytes", "timers": "timers and jobs", "runs": "ledger rows"}
+    words = {
+        "objects": ("object", "objects"),
+        "rows": ("row or page", "rows and pages"),
+        "bytes": ("byte", "bytes"),
+        "timers": ("timer or job", "timers and jobs"),
+        "runs": ("ledger row", "ledger rows"),
+    }
     for name, number in held.items():
-        put_line(f"  {number:>12,}  {words.get(name, name)}")
+        one, more = words.get(name, (name, name))
+        put_line(f"  {number:>12,}  {one if number == 1 else more}")
