@@ -4,9 +4,22 @@ from typing import Any
 
 from xdist.scheduler import LoadGroupScheduling
 
+# Each of these in one worker: they share a browser, a demo, a wheel, or what else is dear to start. Not by the marks of
+# xdist, which the nodes of pytest 9 don't take any more.
+TOGETHER = (
+    "tests/browser/",
+    "tests/http/test_schemathesis.py",
+    "tests/live/test_new_user.py",
+    "tests/live/test_postgres_restart.py",
+    "tests/typing/test_typing.py",
+)
+
 
 class PatientScheduling(LoadGroupScheduling):
     """As `--dist loadgroup`, which after a worker's death runs the test that killed it again, or waits for ever."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((group for group in TOGETHER if nodeid.startswith(group)), nodeid)
 
     def remove_node(self, node: Any) -> str | None:
         """What it had not run goes to others, but for the test that took it with it: that one has failed."""

@@ -21,14 +21,11 @@ WAIT_MS = 120_000  # for anything; a slow machine takes its time
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist looks at the marks in a hook of that name, too
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All in one worker: they share the processes and the browser."""
+    """None without a browser. They run in one worker (tests/scheduling.py): they share it, and the processes."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("browser"))
-            if CHROMIUM is None:
-                item.add_marker(pytest.mark.skip(reason=WHY))
+        if CHROMIUM is None and Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.skip(reason=WHY))
 
 
 class Town(NamedTuple):

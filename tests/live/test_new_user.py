@@ -22,7 +22,6 @@ from tests.yardstick import PATIENCE_S
 
 ROOT = source.ROOT
 DEADLINE_S = PATIENCE_S
-pytestmark = pytest.mark.xdist_group("new_user")  # they share the wheel and what it is installed in
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,11 @@
 """A worker of pytest that dies takes one test with it, and the rest is run by others."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.scheduling import PatientScheduling
+from tests.scheduling import TOGETHER, PatientScheduling
 
 NAMES = [f"tests/test_a.py::test_{number}" for number in range(7)]
 
@@ -82,3 +83,10 @@ def test_who_takes_the_place_of_the_last_worker_can_begin(schedule: PatientSched
     join(schedule, third)
     schedule.schedule()
     assert sorted([*ran, *run_all(schedule, third), crashed]) == NAMES
+
+
+def test_what_shares_something_dear_is_one_piece_of_work_and_all_of_it_is_there(schedule: PatientScheduling) -> None:
+    scopes = {schedule._split_scope(f"{group}::test") for group in TOGETHER}
+    assert scopes == set(TOGETHER)
+    assert schedule._split_scope(NAMES[0]) == NAMES[0]
+    assert [group for group in TOGETHER if not (Path(__file__).parents[2] / group).exists()] == []
