@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -455,3 +456,25 @@ async def test_many_sleeps_that_ended_while_nothing_ran_are_one_look_at_the_step
         await world.settle()
         assert await outcome(world.get(mill.Flow, "a")) is None
     assert looks["all"] == 1
+
+
+async def test_a_class_that_is_no_workflow_any_more_is_said(tmp_path: Path) -> None:
+    mill, later = Mill(), App()
+
+    async def body(flow: Any, step: Step) -> Any:
+        await step.sleep("a while", "1h")
+
+    @later.object(name="Flow")
+    class Other(DurableObject):
+        async def status(self) -> str:
+            return "no more"
+
+    mill.body = body
+    store = f"sqlite:///{tmp_path}/store.db"
+    async with mill.world(store=store) as world:
+        await world.get(mill.Flow, "a").start()
+        await world.settle()
+    async with later.world(store=store) as world:
+        await world.advance(hours=2)
+        [parked] = (await world.parked())[:1]
+        assert "no Workflow in this program" in parked.error

@@ -274,12 +274,16 @@ async def retry(turn: Turn, from_step: str | None) -> WorkflowRecord:
     by = record.failed_by if from_step is None else [find_step(turn.activation.id, rows, from_step).ordinal]
     kept = cut(rows, by)
     ordinals = {row.ordinal for row in kept}
-    starts = {row.ordinal for row in rows if row.kind == "start" and row.ordinal not in ordinals}
+    starts = {row.ordinal: row for row in rows if row.kind == "start"}
     for row in rows:
         if row.ordinal not in ordinals:
             turn.writes[step_slot(row.ordinal)] = None
             child = row.event.split(":")[2] if row.event is not None and row.kind == "result" else ""
-            if row.kind in ("wait", "result") and not (child and int(child) in starts):
+            if row.kind not in ("wait", "result") or (child and int(child) not in ordinals):
+                continue
+            if row.kind == "result" and row.state == "error":
+                ask_again(feature, turn, starts[int(child)], row)
+            else:
                 give_back(turn, record, row)
     record.waits = waits_of(kept)
     for row in kept:
@@ -295,6 +299,13 @@ async def retry(turn: Turn, from_step: str | None) -> WorkflowRecord:
     wake(turn, record)
     save(turn, record)
     return record
+
+
+def ask_again(feature: NodeWorkflows, turn: Turn, start: StepRow, result: StepRow) -> None:
+    """Have the workflow that it began say how it stands now, which may be better: it may have been retried as well."""
+    assert start.detail is not None
+    child = ObjectId(start.detail[0], start.detail[1])
+    feature.mail(turn, child, ["listen", [*turn.activation.id, result.event]])
 
 
 def _is_undo(rows: list[StepRow], ordinals: Iterable[int]) -> bool:

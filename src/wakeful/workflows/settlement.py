@@ -311,7 +311,8 @@ async def end_due(turn: Turn, record: WorkflowRecord) -> tuple[list[StepRow], li
         [wait for wait in record.waits if wait.due_at is not None and wait.due_at <= now],
         key=lambda wait: (wait.due_at, wait.ordinal),
     )
-    ended, ready = [], []
+    ended: list[StepRow] = []
+    ready: list[int] = []
     for wait in due:
         if wait.kind == "retry":
             ready.append(wait.ordinal)
