@@ -43,14 +43,14 @@ class NodeWorkflows:
         node.farewells.append(self._send_away)
 
     def bound_of(self, cls: str) -> BoundWorkflow:
-        found = self.classes.get(cls)
-        if found is None:
+        bound = self.classes.get(cls)
+        if bound is None:
             raise BadOption(
                 f"{cls} is no Workflow in this program, and some of them are kept; bring back its base class and `run`, or "
                 "forget them",
                 code="workflow.class",
             )
-        return found
+        return bound
 
     def token(self) -> str:
         """A name that nobody else can have."""
