@@ -63,6 +63,7 @@ class Workflow(DurableObject):
         raise NotImplementedError
 
     run.__wakeful_internal__ = True  # type: ignore[attr-defined]
+    run.__wakeful_unwritten__ = True  # type: ignore[attr-defined]  # a class that has only this one has none
 
     @property
     def key(self) -> str:

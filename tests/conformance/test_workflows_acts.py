@@ -411,3 +411,61 @@ async def test_one_that_rests_is_carried_into_another_store(tmp_path: Path) -> N
         await world.advance(minutes=1)
         assert await flow.result() == ["did first", 5]
         assert mill.did == {"first": 1}
+
+
+async def test_who_is_retried_asks_those_again_whose_failure_it_was() -> None:
+    mill, broken = Mill(), [True]
+
+    async def body(flow: Any, step: Step) -> Any:
+        child = await step.start(mill.Part, "p")
+        return await child.result()
+
+    async def child(flow: Any, step: Step) -> Any:
+        if broken:
+            raise ValueError("no")
+        return "fine"
+
+    mill.body, mill.child = body, child
+    async with mill.world() as world:
+        flow, part = world.get(mill.Flow, "a"), world.get(mill.Part, "p")
+        await flow.start()
+        await world.settle()
+        await flow.retry()
+        await world.settle()
+        assert "ValueError: no" in await outcome(flow)
+        broken.clear()
+        await part.retry()
+        await world.settle()
+        await flow.retry()
+        await world.settle()
+        assert await outcome(flow) == "fine"
+
+
+@pytest.mark.parametrize("way", ["retry", "fork"])
+async def test_a_child_that_was_forgotten_is_not_waited_for(way: str) -> None:
+    mill = Mill()
+
+    async def body(flow: Any, step: Step) -> Any:
+        child = await step.start(mill.Part, "p")
+        if way == "fork":
+            await step.wait_for("go")
+        return await child.result()
+
+    async def child(flow: Any, step: Step) -> Any:
+        raise ValueError("no")
+
+    mill.body, mill.child = body, child
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await world.settle()
+        assert await mill.app.forget(mill.Part, "p")
+        await world.settle()
+        if way == "fork":
+            await flow.fork("b")
+            flow = world.get(mill.Flow, "b")
+            await flow.send("go")
+        else:
+            await flow.retry()
+        await world.settle()
+        assert "was forgotten" in await outcome(flow)

@@ -1,13 +1,20 @@
 """What a workflow may not do, who may wait for it, and what becomes of one that kills its process."""
 
 import asyncio
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conformance.mill import Mill, outcome
-from wakeful import App, DurableObject, RetryPolicy, Step, Workflow, errors, internal
+from wakeful import App, ContinueAsNew, DurableObject, RetryPolicy, Step, Workflow, errors, internal
+from wakeful.policy.limits import Limits
+from wakeful.store.protocol import Range
+from wakeful.values.commits import SYSTEM
 from wakeful.values.ids import ObjectId
+from wakeful.workflows import acts, settlement
+from wakeful.workflows.records import EVENTS, STEPS, load_steps
 
 
 async def test_a_start_is_made_once_whoever_repeats_it() -> None:
@@ -89,6 +96,13 @@ def test_a_class_that_can_be_no_workflow_is_refused_where_it_stands() -> None:
                 """Takes no step."""
 
     assert caught.value.code == "workflow.run"
+    with pytest.raises(errors.BadHandler) as bodiless:
+
+        @app.object
+        class Bodiless(Workflow):
+            """Has no run of its own."""
+
+    assert bodiless.value.code == "workflow.run"
     with pytest.raises(errors.BadOption) as option:
 
         @app.object
@@ -283,3 +297,184 @@ async def test_it_may_call_itself_which_is_how_it_keeps_something_of_its_own(sto
         await world.restart(after="1m")
         await world.settle()
         assert await world.get(Diary, "a").result() == ["begun", "ended"]
+
+
+async def test_a_body_that_swallows_its_end_holds_up_nobody() -> None:
+    mill = Mill()
+
+    async def body(flow: Any, step: Step) -> Any:
+        while True:
+            try:
+                await step.sleep("a while", "1h")
+            except asyncio.CancelledError:
+                mill.did["swallowed"] += 1
+                if mill.did["swallowed"] > 5_000:
+                    raise  # else a program that is broken would never end this test
+
+    mill.body = body
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await world.settle()
+        await flow.restart()
+        await world.settle()
+        assert (await flow.status()).state == "sleeping"
+        assert mill.did["swallowed"] < 1_000
+
+
+async def test_a_body_that_ends_its_process_ends_itself() -> None:
+    mill = Mill()
+
+    async def body(flow: Any, step: Step) -> Any:
+        await step("one", mill.do, "one")
+        raise SystemExit(3)
+
+    mill.body = body
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await world.settle()
+        assert await outcome(flow) == "WorkflowFailed: Flow/a failed: SystemExit: 3"
+
+
+async def test_a_step_ends_whatever_its_function_raises() -> None:
+    mill = Mill()
+
+    class Odd(BaseException):
+        """No Exception, as those of some libraries."""
+
+    async def odd() -> None:
+        mill.did["odd"] += 1
+        raise Odd("hm")
+
+    async def body(flow: Any, step: Step) -> Any:
+        await step("odd", odd, retry=RetryPolicy(2))
+
+    mill.body = body
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await world.advance(minutes=1)
+        assert "step 'odd': Odd: hm" in await outcome(flow)
+        assert mill.did["odd"] == 2
+
+
+async def test_what_did_its_work_is_not_done_again_because_its_result_cant_be_kept() -> None:
+    mill = Mill()
+
+    async def pay() -> object:
+        mill.did["paid"] += 1
+        return object()
+
+    async def body(flow: Any, step: Step) -> Any:
+        await step("pay", pay)
+
+    mill.body = body
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await world.advance(hours=1)
+        assert "not plain data" in await outcome(flow)
+        assert mill.did["paid"] == 1
+
+
+async def test_ends_of_children_that_nobody_asks_for_take_no_place_of_events_and_go_with_the_round() -> None:
+    mill = Mill(Limits(workflow_events=2))
+
+    async def body(flow: Any, step: Step, rounds: int = 1) -> Any:
+        for n in range(3):
+            await step.start(mill.Part, f"part\u00a0{rounds}.{n}")
+        if await step.wait_for("go"):
+            return ContinueAsNew(rounds + 1)
+        return rounds
+
+    mill.body = body
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        for more in (True, False):
+            await world.settle()
+            assert len(await world.store.scan(ObjectId("Flow", "a"), SYSTEM, Range(EVENTS, f"{EVENTS}~"))) == 3
+            await flow.send("go", more)
+        await world.settle()
+        assert await outcome(flow) == 2
+
+
+async def test_a_fork_that_was_cut_off_leaves_no_steps_to_who_is_started_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mill = Mill()
+
+    async def body(flow: Any, step: Step, n: int) -> Any:
+        return [await step(f"{part}", mill.do, f"{part}{n}") for part in "abc"] and await step.wait_for("go")
+
+    mill.body = body
+    monkeypatch.setattr(acts, "FORK_BYTES", 0)
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start(1)
+        await world.settle()
+        rows = await world.store.scan(ObjectId("Flow", "a"), SYSTEM, Range(STEPS, f"{STEPS}~"))
+        await world.node.send(ObjectId("Flow", "b"), acts.ADOPT, ("cut off", None, None, [rows[0][1]]), {})
+        other = world.get(mill.Flow, "b")
+        await other.start(2)
+        await world.settle()
+        assert mill.did["a2"] == 1
+        await world.node.send(ObjectId("Flow", "c"), acts.ADOPT, ("cut off", None, None, [rows[0][1]]), {})
+        await flow.fork("c")
+        await world.settle()
+        third = world.get(mill.Flow, "c")
+        assert [one.name for one in await third.steps()] == ["a", "b", "c", "go"]
+        await third.send("go", 3)
+        await world.settle()
+        assert (await outcome(third), mill.did["a1"]) == (3, 1)
+
+
+async def test_many_sleeps_that_ended_while_nothing_ran_are_one_look_at_the_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mill, looks = Mill(), Counter[str]()
+
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    async def body(flow: Any, step: Step) -> Any:
+        asyncio.create_task(step("endless", endless))  # noqa: RUF006 - so the body is at work when its node dies
+        await asyncio.gather(*[step.sleep("a while", "1h") for _ in range(20)])
+
+    async def counted(turn: Any) -> Any:
+        looks["all"] += 1
+        return await load_steps(turn)
+
+    mill.body = body
+    monkeypatch.setattr(settlement, "load_steps", counted)
+    async with mill.world() as world:
+        await world.get(mill.Flow, "a").start()
+        await world.advance(minutes=1)
+        await world.crash()
+        await world.restart(after="2h")
+        await world.settle()
+        assert await outcome(world.get(mill.Flow, "a")) is None
+    assert looks["all"] == 1
+
+
+async def test_a_class_that_is_no_workflow_any_more_is_said(tmp_path: Path) -> None:
+    mill, later = Mill(), App()
+
+    async def body(flow: Any, step: Step) -> Any:
+        await step.sleep("a while", "1h")
+
+    @later.object(name="Flow")
+    class Other(DurableObject):
+        async def status(self) -> str:
+            return "no more"
+
+    mill.body = body
+    store = f"sqlite:///{tmp_path}/store.db"
+    async with mill.world(store=store) as world:
+        await world.get(mill.Flow, "a").start()
+        await world.settle()
+    async with later.world(store=store) as world:
+        await world.advance(hours=2)
+        [parked] = (await world.parked())[:1]
+        assert "no Workflow in this program" in parked.error

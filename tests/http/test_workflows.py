@@ -83,9 +83,13 @@ async def test_who_may_and_of_what() -> None:
         problem(await stage.ask("POST", "/v1/objects/Box/b/workflow/pause"), 404, "workflow.class")
         assert (await stage.ask("POST", f"{FLOW}/workflow/retry", json={"from": "work"})).status_code in (400, 422)
         problem(await stage.ask("POST", f"{FLOW}/workflow/retry"), 409, "workflow.state")
+        await stage.ask("POST", "/v1/objects/Flow/us:a/start", json=[3])
         reads, us = await stage.token("reads", "read"), await stage.token("us", "operate", tenant="us:")
         problem(await stage.ask("POST", f"{FLOW}/workflow/cancel", token=reads), 403, "denied.scope")
         assert (await stage.ask("POST", f"{FLOW}/workflow/cancel", token=us)).status_code in (403, 404)
+        fork = "/v1/objects/Flow/us:a/workflow/fork"
+        problem(await stage.ask("POST", fork, json={"key": "eu:b"}, token=us), 403, "denied.tenant")
+        assert (await stage.ask("POST", fork, json={"key": "us:b"}, token=us)).status_code == 200
 
 
 async def test_the_client_does_the_same() -> None:

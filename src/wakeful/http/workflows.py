@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from wakeful.http.acts import acts_of
 from wakeful.http.asks import Answer, Ask, json_answer
-from wakeful.http.looks import object_of
+from wakeful.http.looks import connection_of, object_of
 from wakeful.http.problems import Problem
 from wakeful.http.table import read_body
 from wakeful.values.ids import check_key
@@ -45,7 +45,9 @@ async def retry(ask: Ask) -> Answer:
 
 async def fork(ask: Ask) -> Answer:
     asked: WorkflowFork = await read_body(ask, WorkflowFork, is_needed=True)
-    return await _act(ask, "fork", check_key(object_of(ask).cls, asked.key), asked.from_step)
+    cls = object_of(ask).cls
+    await ask.gate.check_named(connection_of(ask), ask.who, cls, asked.key)  # a tenant forks into its own keys
+    return await _act(ask, "fork", check_key(cls, asked.key), asked.from_step)
 
 
 def plain_act(name: str) -> Callable[[Ask], Awaitable[Answer]]:

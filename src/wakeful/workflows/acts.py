@@ -47,6 +47,7 @@ from wakeful.workflows.settlement import (
     begin_anew,
     fill_from_event,
     give_back,
+    is_sent,
     next_number,
     park,
     settle,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
 ADOPT = "workflow.adopt"  # a fork arrives
 FORK_BYTES = 262_144  # of rows that travel in one call
+PARTS = "workflow.fork:"  # rows of a fork whose last part has not come
 
 
 # its beginning
@@ -145,13 +147,13 @@ async def take_event(turn: Turn, record: WorkflowRecord, event: str, value: byte
     wait = next((one for one in record.waits if one.event == event), None)
     if wait is None:
         most = node.limits.workflow_events
-        if record.events >= most and event.startswith("event:"):
+        if record.events >= most and is_sent(event):
             raise LimitExceeded(
                 f"{activation.id} keeps {record.events} events that nobody has waited for, the limit (workflow_events)",
                 code="limit.workflow_events",
             )
         keep_event(turn, place, event, value)
-        record.events += 1
+        record.events += is_sent(event)
         return
     row = await load_step(turn, wait.ordinal)
     assert row is not None
@@ -272,12 +274,16 @@ async def retry(turn: Turn, from_step: str | None) -> WorkflowRecord:
     by = record.failed_by if from_step is None else [find_step(turn.activation.id, rows, from_step).ordinal]
     kept = cut(rows, by)
     ordinals = {row.ordinal for row in kept}
-    starts = {row.ordinal for row in rows if row.kind == "start" and row.ordinal not in ordinals}
+    starts = {row.ordinal: row for row in rows if row.kind == "start"}
     for row in rows:
         if row.ordinal not in ordinals:
             turn.writes[step_slot(row.ordinal)] = None
             child = row.event.split(":")[2] if row.event is not None and row.kind == "result" else ""
-            if row.kind in ("wait", "result") and not (child and int(child) in starts):
+            if row.kind not in ("wait", "result") or (child and int(child) not in ordinals):
+                continue
+            if row.kind == "result" and row.state == "error":
+                ask_again(feature, turn, starts[int(child)], row)
+            else:
                 give_back(turn, record, row)
     record.waits = waits_of(kept)
     for row in kept:
@@ -293,6 +299,13 @@ async def retry(turn: Turn, from_step: str | None) -> WorkflowRecord:
     wake(turn, record)
     save(turn, record)
     return record
+
+
+def ask_again(feature: NodeWorkflows, turn: Turn, start: StepRow, result: StepRow) -> None:
+    """Have the workflow that it began say how it stands now, which may be better: it may have been retried as well."""
+    assert start.detail is not None
+    child = ObjectId(start.detail[0], start.detail[1])
+    feature.mail(turn, child, ["listen", [*turn.activation.id, result.event]])
 
 
 def _is_undo(rows: list[StepRow], ordinals: Iterable[int]) -> bool:
@@ -368,33 +381,36 @@ async def fork(turn: Turn, key: str, from_step: str | None) -> None:
         size += len(kept or b"")
         if size > FORK_BYTES:
             pages, page, size = [*pages, page], [], 0
-    number = node.next_seq(activation.shard)
+    number = feature_of(node).token()
     head = scratch.writes[ROW]
     for part in pages:
         await node.send(target, ADOPT, (number, None, None, part), {})
     await node.send(target, ADOPT, (number, head, data, page), {})
 
 
-async def adopt(ctx: "Context", number: int, head: bytes | None, data: bytes | None, rows: list[bytes]) -> None:
-    """A fork arrives, in parts; the last one begins it."""
+async def adopt(ctx: "Context", number: str, head: bytes | None, data: bytes | None, rows: list[bytes]) -> None:
+    """A fork arrives, in parts, which are no steps of this object before the last one begins it."""
     turn = running_turn(runtime_of(ctx), ADOPT)
     slot = (SYSTEM, "workflow.fork")
     if await load(turn) is not None:
         raise Conflict(f"{turn.activation.id} is there already; give the fork another key", code="workflow.started")
     before = await read_row(turn, slot)
-    if before is not None and decode(before) != number:  # one that was cut off
-        for row in await load_steps(turn):
-            turn.writes[step_slot(row.ordinal)] = None
-    for one in rows:
-        turn.writes[step_slot(read_step(one).ordinal)] = one
+    is_first = before is None or decode(before) != number
+    if before is not None and (is_first or head is not None):
+        for place, one in (await scan_rows(turn, PARTS)).items():
+            turn.writes[SYSTEM, place] = None
+            rows = rows if is_first else [*rows, one]  # else they are of one that was cut off
+    steps = [read_step(one) for one in rows]
     if head is None or data is None:
         turn.writes[slot] = encode(number)
+        turn.writes |= {(SYSTEM, f"{PARTS}{row.ordinal:06x}"): one for row, one in zip(steps, rows, strict=True)}
         return
     turn.writes[slot] = None
+    turn.writes |= {step_slot(row.ordinal): one for row, one in zip(steps, rows, strict=True)}
     record = read_record(head)
     feature = feature_of(turn.activation.node)
     turn.writes[INPUT] = data
-    for row in [read_step(one) for one in rows] if before is None else await load_steps(turn):
+    for row in steps:
         if row.kind == "start" and row.detail is not None:
             event = f"child:{record.run}:{row.ordinal}"
             child = ObjectId(row.detail[0], row.detail[1])

@@ -22,7 +22,7 @@ class BoundWorkflow:
         self.retry = _retry(name, cls)
         self._others = others
         body = inspect.getattr_static(cls, "run", None)
-        if not inspect.iscoroutinefunction(body):
+        if not inspect.iscoroutinefunction(body) or getattr(body, "__wakeful_unwritten__", False):
             raise BadHandler(f"{name} needs its body: `async def run(self, step, …)`", code="workflow.run")
         parameters = list(inspect.signature(body).parameters.values())
         places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

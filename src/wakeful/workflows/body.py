@@ -32,6 +32,7 @@ from wakeful.workflows.records import StepRow, WorkflowRecord, label_of, unpack_
 CHANGED = "workflow.changed"
 ORDINAL = "wakeful_ordinal"  # of an error: the step that failed with it
 NAME_CHARS_MAX = 200
+REFUSALS_MAX = 100  # `finally` blocks ask for a few steps; what asks for more swallows what ends it
 FUNCTIONS = frozenset({"step", "undo"})  # kinds that are code of the program's own, run beside turns
 
 
@@ -117,6 +118,7 @@ class WorkflowBody:
         self._steps_max = steps_max
         self._patches: dict[str, bool] = {}
         self._values = 0
+        self._refusals = 0  # of what it asked for when it was to end
         self._loop = BodyLoop()
         self._context = contextvars.copy_context()
         self._context.run(CURRENT.set, None)
@@ -258,8 +260,12 @@ class WorkflowBody:
 
     def put(self, kind: str, name: str, **options: Any) -> Op:
         """Ask for a step."""
-        if self.is_over or self.problem is not None:
-            raise asyncio.CancelledError  # it is put aside
+        if self.is_over or self.problem is not None:  # it is put aside
+            self._refusals += 1
+            if self._refusals <= REFUSALS_MAX:
+                raise asyncio.CancelledError
+            # It takes that for no answer, and asks in a circle: it may wait, and the program goes on.
+            return Op(StepRow(-1, kind, name, 0, 0, "left"), self._loop.create_future())
         if asyncio._get_running_loop() is not self._loop:
             raise TurnOver(f"{self.id}: a step is asked for by the body itself, not within a step", code=_BODY)
         check_name(kind, name)

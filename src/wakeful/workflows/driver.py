@@ -92,7 +92,7 @@ class Driver:
         self.body: WorkflowBody | None = None
         self.runners: dict[int, asyncio.Task[None]] = {}
         self.ends: dict[int, StepEnd] = {}  # of functions, not on disk yet
-        self.asked: list[Op] = []  # waits and the like that are not on disk yet
+        self.asked: dict[Op, None] = {}  # waits and the like that are not on disk yet
         self.withdrawn: list[int] = []  # that the body has left, and are on disk
         self.is_running = False
         self.is_dropped = False
@@ -173,8 +173,10 @@ class Driver:
         body = self.body
         for ordinal in done.ends:
             self.ends.pop(ordinal, None)
-        self.asked = [op for op in self.asked if op not in done.asked]
-        self.withdrawn = [ordinal for ordinal in self.withdrawn if ordinal not in done.withdrawn]
+        for op in done.asked:
+            self.asked.pop(op, None)
+        withdrawn = set(done.withdrawn)
+        self.withdrawn = [ordinal for ordinal in self.withdrawn if ordinal not in withdrawn]
         if body is not None:
             for op in done.asked:
                 op.is_new = False
@@ -191,7 +193,7 @@ class Driver:
         if self.body is not None:
             self.body.end()
         self.body, self.record, self._rows, self.top = None, record, rows, _top(record, rows)
-        self.asked, self.withdrawn = [], []
+        self.asked, self.withdrawn = {}, []
         self._inbox.clear()
         self._ready.clear()
 
@@ -283,7 +285,7 @@ class Driver:
                 continue
             if not op.is_function:
                 if op.is_new:
-                    self.asked.append(op)
+                    self.asked[op] = None
             elif op.row.ordinal not in waiting:
                 self._begin_step(op)
         for ordinal in sorted(self._ready):
@@ -298,7 +300,7 @@ class Driver:
         self.ends.pop(ordinal, None)
         self._ready.discard(ordinal)
         if op in self.asked:
-            self.asked.remove(op)
+            del self.asked[op]
         elif not op.is_new:
             self.withdrawn.append(ordinal)
 
@@ -355,18 +357,12 @@ class Driver:
         row, node = op.row, self._node
         RUN_ID.set(run_id_of(self, row))
         tries = 0
+        has_returned = False
         while True:
             try:
                 value = await self._attempt(op)
-                data = encode(value)
-                most = node.limits.arguments_bytes
-                if len(data) > most:
-                    raise LimitExceeded(
-                        f"the result has {len(data)} bytes, {len(data) - most} more than the limit of {most}; keep large data "
-                        "in storage, or in a file elsewhere, and return its name",
-                        code="limit.workflow_result",
-                    )
-                end = StepEnd("done", row.attempts + 1, node.clock.now(), data)
+                has_returned = True
+                end = StepEnd("done", row.attempts + 1, node.clock.now(), self._kept(value))
                 break
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()
@@ -380,12 +376,25 @@ class Driver:
                     break
                 tries += 1  # ours, and so not counted against it
                 await node.clock.sleep(platform_delay_ms(tries, node.dice.random()))
-            except (SystemExit, Exception) as error:
-                end = self._failure(op, error)
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException as error:  # whatever a function raises: nobody else would ever say how it ended
+                end = self._failure(op, error, is_final=has_returned)
                 break
         self.runners.pop(row.ordinal, None)
         self.ends[row.ordinal] = end
         self._news.set()
+
+    def _kept(self, value: Any) -> bytes:
+        """A result as its row has it."""
+        data, most = encode(value), self._node.limits.arguments_bytes
+        if len(data) > most:
+            raise LimitExceeded(
+                f"the result has {len(data)} bytes, {len(data) - most} more than the limit of {most}; keep large data "
+                "in storage, or in a file elsewhere, and return its name",
+                code="limit.workflow_result",
+            )
+        return data
 
     async def _attempt(self, op: Op) -> Any:
         assert op.function is not None
@@ -403,16 +412,17 @@ class Driver:
         answer = function(*op.args, **op.kwargs)
         return await answer if inspect.isawaitable(answer) else answer
 
-    def _failure(self, op: Op, error: BaseException) -> StepEnd:
-        """It failed: for good, or until its next attempt."""
+    def _failure(self, op: Op, error: BaseException, *, is_final: bool = False) -> StepEnd:
+        """It failed: for good, or until its next attempt. What did its work and returned what can't be kept is done once."""
         node, row = self._node, op.row
         attempts, now = row.attempts + 1, node.clock.now()
         trace = "".join(traceback.format_exception(error))[-TRACE_CHARS_MAX:]
         kept = pack_error(error, trace)
-        is_final = isinstance(error, NoRetry) or (
-            isinstance(error, LimitExceeded) and error.code == "limit.workflow_result"
+        delay = (
+            None
+            if is_final or isinstance(error, NoRetry)
+            else (op.retry or Retry()).delay_ms(attempts, error, node.dice.random())
         )
-        delay = None if is_final else (op.retry or Retry()).delay_ms(attempts, error, node.dice.random())
         said = (self.id, row.label, attempts, f"{kept[0]}: {kept[1]}")
         if delay is None:
             log.warning("%s: step %r failed for good, attempt %d: %s", *said, extra={"code": "workflow.step"})

@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from wakeful.values.errors import BadHandler
@@ -47,7 +48,8 @@ class BodyLoop(_Loop):  # type: ignore[misc]
                     return
                 handle = self._ready.popleft()
                 if not handle.cancelled():
-                    handle._run()
+                    with suppress(SystemExit):  # its task has failed with it: a body ends itself, not the process
+                        handle._run()
             self._ready.clear()
             raise BadHandler("the body goes on without end, and never waits for a step", code="workflow.endless")
         finally:

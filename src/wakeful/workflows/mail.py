@@ -62,9 +62,11 @@ class WorkflowMail(Letters):
                 await acts.take_answer(self._feature, turn, event, value)
         elif kind == "listen":
             record = await load(turn)
-            if record is not None:
-                await acts.add_listener(self._feature, turn, record, rest[0])
-                save(turn, record)
+            if record is None:
+                self.refuse(turn, rest[0], _forgotten(turn))  # else who asks would wait for ever
+                return False
+            await acts.add_listener(self._feature, turn, record, rest[0])
+            save(turn, record)
         elif kind == "cancel":
             await acts.cancel_child(self._feature, turn, rest[0])
         elif kind == "forget":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.policy.order import Order
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
-from wakeful.values.errors import NotRunning
+from wakeful.values.errors import BadOption, NotRunning
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
 from wakeful.values.trace import with_trace
@@ -43,7 +43,14 @@ class NodeWorkflows:
         node.farewells.append(self._send_away)
 
     def bound_of(self, cls: str) -> BoundWorkflow:
-        return self.classes[cls]
+        bound = self.classes.get(cls)
+        if bound is None:
+            raise BadOption(
+                f"{cls} is no Workflow in this program, and some of them are kept; bring back its base class and `run`, or "
+                "forget them",
+                code="workflow.class",
+            )
+        return bound
 
     def token(self) -> str:
         """A name that nobody else can have."""

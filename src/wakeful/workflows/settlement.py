@@ -85,9 +85,9 @@ class Settlement:
         if body.problem is not None:
             self._park(body.problem)
         elif record.state == ACTIVE and is_quiet and body.is_done:
-            self._end(*body.outcome())
+            await self._end(*body.outcome())
         elif record.state == ACTIVE and is_quiet and not driver.runners and not self._is_busy():
-            self._rest()
+            await self._rest()
         if record != self._before:
             save(self._turn, record)
         return done
@@ -162,7 +162,7 @@ class Settlement:
 
     async def _take_kept(self, row: StepRow) -> bool:
         """An event that came before it was waited for."""
-        if not self._record.events or row.event is None:
+        if row.event is None or (is_sent(row.event) and not self._record.events):
             return False
         kept = await first_event(self._turn, row.event)
         if kept is None:
@@ -170,7 +170,7 @@ class Settlement:
         row.place, value = kept
         assert row.place is not None
         self._turn.writes[OUTCOME[0], row.place] = None
-        self._record.events -= 1
+        self._record.events -= is_sent(row.event)
         fill_from_event(row, value, self._now)
         return True
 
@@ -182,11 +182,11 @@ class Settlement:
 
     # how it stands then
 
-    def _rest(self) -> None:
+    async def _rest(self) -> None:
         record = self._record
         if not record.waits:
             words = "its body waits for something that is no step, and that nobody will ever bring about"
-            self._end("failed", CallFailed(f"{self._turn.activation.id}: {words}", code="workflow.stuck"))
+            await self._end("failed", CallFailed(f"{self._turn.activation.id}: {words}", code="workflow.stuck"))
             return
         record.last = max(record.last, self._driver.top)
         rest(self._turn, record)
@@ -196,7 +196,7 @@ class Settlement:
         park(self._turn, self._record, problem)
         self._done.is_over = True
 
-    def _end(self, how: str, what: Any) -> None:
+    async def _end(self, how: str, what: Any) -> None:
         record, turn = self._record, self._turn
         self._done.is_over = True
         limits = self._node.limits
@@ -204,7 +204,7 @@ class Settlement:
             if how == "again":
                 bound = self._feature.bound_of(turn.activation.id.cls)
                 data = bound.encode_input(what.args, what.kwargs, limits.arguments_bytes)
-                self._begin_again(data, bound.version)
+                await self._begin_again(data, bound.version)
                 return
             value = None if how != "done" else self._check_answer(encode(what))
         except BadInput as error:
@@ -229,16 +229,25 @@ class Settlement:
             )
         return data
 
-    def _begin_again(self, data: bytes, version: int) -> None:
-        """It goes on as new."""
+    async def _begin_again(self, data: bytes, version: int) -> None:
+        """It goes on as new; how those ended that it has started is nobody's to ask any more."""
         turn, body = self._turn, self._driver.body
-        for ordinal in [] if body is None else body.ops:
+        for ordinal, op in ({} if body is None else body.ops).items():
             turn.writes[step_slot(ordinal)] = None
+            if op.row.kind == "start":
+                kept = await first_event(turn, f"child:{self._record.run}:{ordinal}")
+                if kept is not None:
+                    turn.writes[OUTCOME[0], kept[0]] = None
         begin_anew(turn, self._record, data, version)
         self._record.rounds += 1
 
 
 # The parts, for whoever is in a turn of a workflow
+
+
+def is_sent(event: str) -> bool:
+    """Somebody's `send`, of which so many are kept and no more; how what it started ended is nobody's flood."""
+    return event.startswith("event:")
 
 
 def give_back(turn: Turn, record: WorkflowRecord, row: StepRow) -> None:
@@ -249,7 +258,7 @@ def give_back(turn: Turn, record: WorkflowRecord, row: StepRow) -> None:
     if row.kind in ANSWERED:
         value = encode([True, row.value] if row.error is None else [False, row.error])
     keep_event(turn, row.place, row.event, value)
-    record.events += 1
+    record.events += is_sent(row.event)
 
 
 ANSWERED = frozenset({"call", "result"})  # kinds whose event says whether it went well
@@ -302,7 +311,8 @@ async def end_due(turn: Turn, record: WorkflowRecord) -> tuple[list[StepRow], li
         [wait for wait in record.waits if wait.due_at is not None and wait.due_at <= now],
         key=lambda wait: (wait.due_at, wait.ordinal),
     )
-    ended, ready = [], []
+    ended: list[StepRow] = []
+    ready: list[int] = []
     for wait in due:
         if wait.kind == "retry":
             ready.append(wait.ordinal)
@@ -310,7 +320,9 @@ async def end_due(turn: Turn, record: WorkflowRecord) -> tuple[list[StepRow], li
         row = await load_step(turn, wait.ordinal)
         assert row is not None
         row.state, row.ended_at = "done" if wait.kind == "sleep" else "late", now
-        row.number = await next_number(turn, record)
+        if ended:
+            record.last += 1  # the first has looked at all that there are
+        row.number = record.last if ended else await next_number(turn, record)
         save_step(turn, row)
         ended.append(row)
     if due:

@@ -14,7 +14,7 @@ from wakeful.values.errors import BadHandler, BadInput, BadOption, BadTime, Turn
 from wakeful.values.ids import ObjectId, check_key
 from wakeful.values.times import LATEST_MS, Duration, duration_ms, from_datetime, to_datetime
 from wakeful.workflows.bindings import BoundWorkflow
-from wakeful.workflows.body import WorkflowBody
+from wakeful.workflows.body import NAME_CHARS_MAX, WorkflowBody
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import NodeRuntime
@@ -154,7 +154,7 @@ class Step:
             self._node.check_call(known, name, args, kwargs)
         data = encode([list(args), kwargs])
         _check_size(self._node, len(data), f"arguments of {target}.{name}")
-        label = f"{target.cls}/{target.key}.{name}"[:200]
+        label = _label(f"{target.cls}/{target.key}.{name}")
         found: T = await self._body.ask("call", label, payload=(target, name, data))
         return found
 
@@ -166,7 +166,7 @@ class Step:
         if target == self._body.id:
             raise BadOption(f"{target} can't start itself; return ContinueAsNew(…)", code="workflow.itself")
         data = bound.encode_input(args, kwargs, self._node.limits.arguments_bytes)
-        op = self._body.put("start", f"{target.cls}/{target.key}"[:200], payload=(target, data))
+        op = self._body.put("start", _label(f"{target.cls}/{target.key}"), payload=(target, data))
         try:
             await op.future
         except asyncio.CancelledError:
@@ -236,8 +236,13 @@ class Child:
         """What it returned, once it is done; `StepFailed` when it failed, was cancelled or forgotten."""
         if self._op is None:
             event = f"child:{self._body.record.run}:{self._ordinal}"
-            self._op = self._body.put("result", f"{self.id.cls}/{self.id.key}"[:200], payload=(None, None, event))
+            self._op = self._body.put("result", _label(f"{self.id.cls}/{self.id.key}"), payload=(None, None, event))
         return await asyncio.shield(self._op.future)
+
+
+def _label(text: str) -> str:
+    """A name for a step about another object, whatever its key is made of."""
+    return "".join(char if char.isprintable() else "?" for char in text[:NAME_CHARS_MAX])
 
 
 def _check_size(node: "NodeRuntime", size: int, what: str) -> None:
