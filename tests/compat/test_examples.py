@@ -367,3 +367,36 @@ async def test_a_firehose_is_read_from_where_it_was_left() -> None:
     finally:
         worker.unload()
         await runner.cleanup()
+
+
+async def test_a_page_of_another_server_gets_tags_for_its_preview() -> None:
+    async def page(_: web.Request) -> web.Response:
+        answer = web.Response(
+            text="<html><HEAD><meta property='og:title' content=old><title>é</title></HEAD><p>x</html>",
+            content_type="text/html",
+        )
+        answer.enable_compression(web.ContentCoding.gzip)
+        return answer
+
+    server = web.Application()
+    server.router.add_get("/{name}", page)
+    runner = web.AppRunner(server)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    worker = load(EXAMPLES / "cloudflare_opengraph")
+    try:
+        async with worker.app.run("memory:"):
+            with worker.env._patch(ORIGIN=f"http://127.0.0.1:{runner.addresses[0][1]}"):
+                answer = await worker.fetch(Request("http://localhost/two-words?a=1&b"))
+                assert (answer.headers.get("content-type"), answer.headers.get("content-length")) == (
+                    "text/html; charset=utf-8",
+                    None,
+                )
+                assert await answer.text() == (
+                    '<html><HEAD><title>é</title><meta property="og:title" content="Two words">'
+                    '<meta property="og:type" content="article">'
+                    '<meta property="og:url" content="http://localhost/two-words?a=1&amp;b"></HEAD><p>x</html>'
+                )
+    finally:
+        worker.unload()
+        await runner.cleanup()

@@ -96,7 +96,7 @@ def test_a_namesake_is_seen() -> None:
 GIVEN = {
     *("started", "failed", "scheduled", "done", "filled", "keyed", "known", "closed"),
     *("parked", "seed", "feed", "speed", "need", "exceed", "embed", "heed", "sealed", "sharded", "missed"),
-    *("fixed", "kept", "patched", "published"),
+    *("fixed", "kept", "patched", "published", "removed"),
 }
 _DONE = re.compile(
     r"[a-z]+ed|told|shown|kept|made|said|seen|heard|given|taken|gone|held|sent|known|left|done|met|written|drawn|chosen"

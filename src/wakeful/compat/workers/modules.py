@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping
-from types import ModuleType
+from importlib import import_module
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from wakeful.compat.workers import bridge, entrypoints, failures, forms, sockets, web, wsgi
@@ -11,10 +12,12 @@ from wakeful.compat.workers.outbound import fetch
 from wakeful.compat.workers.rpc import RpcStub, RpcTarget
 from wakeful.compat.workers.values import Array, Map, Record, dress, plain
 
+_LATER = {"HTMLRewriter": "wakeful.compat.workers.html_rewriter"}
+
 
 def modules(env: Any, context: Any) -> dict[str, ModuleType]:
     """The modules of one Worker, by name; `env` is in them because they have it there."""
-    entries = {
+    entries: dict[str, Any] = {
         "DurableObject": entrypoints.DurableObject,
         "WorkerEntrypoint": entrypoints.WorkerEntrypoint,
         "WorkflowEntrypoint": entrypoints.WorkflowEntrypoint,
@@ -60,7 +63,7 @@ def modules(env: Any, context: Any) -> dict[str, ModuleType]:
         "workers.workflows": _module("workers.workflows", NonRetryableError=entrypoints.NonRetryableError),
         "asgi": bridge,
         "wsgi": wsgi,
-        "js": _module("js", **js_globals(env)),
+        "js": _module("js", later=_LATER, **js_globals(env)),
         "pyodide": _module("pyodide", ffi=ffi, http=http, code=code, __version__="0.28.0"),
         "pyodide.code": code,
         "pyodide.ffi": ffi,
@@ -112,8 +115,13 @@ class JsModule(ModuleType):
         raise AttributeError(f"{self.__name__}.{name} is not here; docs/cloudflare.md says what is")
 
 
-def _module(name: str, **members: Any) -> ModuleType:
+def _module(name: str, *, later: Mapping[str, str] = MappingProxyType({}), **members: Any) -> ModuleType:
+    """A module of these; what is for `later` is loaded from its own module when somebody asks for it."""
+
     def missing(member: str) -> Any:
+        if member in later:
+            found = vars(made)[member] = getattr(import_module(later[member]), member)
+            return found
         raise AttributeError(f"{name}.{member} is not here; docs/cloudflare.md says what is")
 
     made = ModuleType(name, "Stands for the module of that name on Cloudflare.")
