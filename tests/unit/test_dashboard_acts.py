@@ -282,7 +282,10 @@ async def test_a_call_that_hangs_is_cancelled() -> None:
         assert "hung" not in await stage.text("/object?class=Note&key=ann")
         late = await stage.post("/call/cancel", id=id)
         assert (late.status_code, "the call had ended" in late.text) == (409, True)
-        assert [(act, end) for act, _, end in await acts(stage)] == [("call.cancel", "done"), ("call.cancel", "nothing")]
+        assert [(act, end) for act, _, end in await acts(stage)] == [
+            ("call.cancel", "done"),
+            ("call.cancel", "nothing"),
+        ]
 
 
 async def test_forms_about_what_is_not_there_make_nothing() -> None:
