@@ -2,6 +2,8 @@
 
 import html
 import re
+import sys
+from collections.abc import Iterator
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -11,6 +13,15 @@ from wakeful.dashboard.renderer import HERE, POLICY
 from wakeful.values.ids import ObjectId
 from wakeful.views import objects
 from wakeful.views.view import View
+
+
+@pytest.fixture(autouse=True)
+def quick_threads() -> Iterator[None]:
+    """Static files are read in threads that the world's clock does not wait for: on a quiet machine its loop left them no turn."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.0001)
+    yield
+    sys.setswitchinterval(before)
 
 
 def page_of(path: str, **query: object) -> str:
