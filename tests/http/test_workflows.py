@@ -68,7 +68,7 @@ async def test_it_is_seen_without_being_woken_and_operated() -> None:
         assert (await stage.ask("POST", "/v1/objects/Flow/eu:b/workflow/cancel")).json()["is_cancelling"]
         await stage.world.settle()
         assert (await stage.get("/v1/objects/Flow/eu:b/workflow"))["state"] == "cancelled"
-        problem(await stage.ask("POST", "/v1/objects/Flow/eu:b/result"), 424, "workflow.cancelled")
+        problem(await stage.ask("POST", "/v1/objects/Flow/eu:b/result"), 409, "workflow.cancelled")
         rows = (await stage.get("/v1/audit?refusals=false"))["rows"]
         acts = ["cancel", "fork", "resume", "pause", "retry"]
         assert [(row["act"], row["outcome"]) for row in rows] == [(f"workflow.{act}", "done") for act in acts]
