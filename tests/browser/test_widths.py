@@ -82,6 +82,22 @@ def test_no_table_stands_over_another_in_a_small_window(town: Any, pages: Any) -
     check(page, town.url, ["/", "/object?class=Letter&key=ann", "/schedule?class=Letter&key=ann&name=deliver"])
 
 
+HEADER = """() => {
+    const box = (query) => document.querySelector(query).getBoundingClientRect();
+    const last = [...document.querySelectorAll('.pages a')].at(-1).getBoundingClientRect(), find = box('.find');
+    return [box('.brand').height < 30, last.right <= find.left || last.top >= find.bottom - 4];
+}"""
+
+
+def test_the_header_has_its_name_on_one_line_and_no_page_behind_the_search(town: Any, pages: Any) -> None:
+    page = pages.open(town.url)
+    wrong = []
+    for width in (1081, 1180, 1221, 1260, 1320, 1330, 1440):
+        page.set_viewport_size({"width": width, "height": 844})
+        wrong += [width] if page.evaluate(HEADER) != [True, True] else []
+    assert wrong == []
+
+
 def test_a_chart_that_is_not_redrawn_yet_widens_no_page(town: Any, pages: Any) -> None:
     page = pages.open(town.url, width=768)  # one chart below the other: each as wide as the window
     page.add_init_script("ResizeObserver = class { observe() {} }")  # a frame that never comes
