@@ -103,14 +103,14 @@ def seeded(wakeful: Command) -> None:
     assert wakeful("call", "Counter", "a", "add", "5", "--app", "app.py").json == 5
 
 
-def park(path: Path, key: str = "a", *, number: int = 1) -> None:
+def park(path: Path, key: str = "a", *, cls: str = "Counter") -> None:
     """Put a parked alarm into the store."""
 
     async def do() -> None:
         store = open_url(f"sqlite:{path}/wakeful.db")
         await store.open(now=1)
         epochs = await store.claim("test", range(SHARDS), now=1)
-        id = ObjectId("Counter", key)
+        id = ObjectId(cls, key)
         shard = shard_of(id)
         timer = Timer(id, "alarm", 1_000, 1_000, 256 + shard, attempt=6)
         parked = Parked(timer, "run-id", 2_000, 7, "failed", "ValueError: \x1b[31mno", "Traceback …\n  in alarm")
@@ -284,6 +284,19 @@ def test_parked_and_redrive_without_a_process(wakeful: Command, tmp_path: Path) 
     [timer] = wakeful("due", "--json").json
     assert (timer["timer"], timer["attempt"], timer["nominal_at"]) == ("alarm", 0, "1970-01-01T00:00:01.000Z")
     assert wakeful("redrive", "--all", "--json").json == []
+
+
+def test_what_all_means_is_what_the_list_shows(wakeful: Command, tmp_path: Path) -> None:
+    seeded(wakeful)
+    park(tmp_path)
+    park(tmp_path, "acme", cls="wakeful.Tenant")  # one of Wakeful's own needs a person just as much
+    assert [row["class"] for row in wakeful("parked", "--json").json] == ["Counter", "wakeful.Tenant"]
+    assert [row["class"] for row in wakeful("parked", "drop", "--all", "--dry-run", "--json").json] == [
+        "Counter",
+        "wakeful.Tenant",
+    ]
+    [found] = [one["text"] for one in wakeful("doctor", "--json").json if one["check"] == "parked"]
+    assert found.startswith("2 ")
 
 
 def test_redrive_refuses_when_another_is_pending(wakeful: Command, tmp_path: Path) -> None:

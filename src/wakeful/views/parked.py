@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from wakeful.jobs.ids import PREFIX as JOB
 from wakeful.jobs.ids import job_id
 from wakeful.jobs.payload import readable_payload
-from wakeful.notices.deliveries import CLASS as NOTICES
 from wakeful.store.protocol import Query
 from wakeful.values.errors import BadOption, UnknownParked
 from wakeful.values.ids import ObjectId
@@ -16,7 +15,7 @@ from wakeful.views.pages import PARKED, RowPage, ViewPage, find
 from wakeful.views.plain import Instant, OfObject, iso, plain_of
 from wakeful.views.schedules import records_named
 from wakeful.views.timer_names import parked_words, schedule_named
-from wakeful.views.view import View, is_shown
+from wakeful.views.view import View
 
 _NUMBER_MAX = 2**63 - 1
 Fits = Callable[[Parked], bool]
@@ -71,12 +70,8 @@ async def plain_rows(view: View, rows: Sequence[Parked]) -> list[PlainParked]:
 async def rows(
     view: View, query: Query, limit: int = 50, cursor: str | None = None, fits: Fits = lambda row: True
 ) -> RowPage[Parked]:
-    """The same before they are plain."""
-
-    def keep(row: Parked) -> bool:
-        return (is_shown(row.timer.id.cls, query.cls) or row.timer.id.cls == NOTICES) and fits(row)
-
-    return await find(view, PARKED, query, limit=limit, cursor=cursor, keep=keep)
+    """The same before they are plain; those of Wakeful's own classes too, since a person has to look at them as well."""
+    return await find(view, PARKED, query, limit=limit, cursor=cursor, keep=fits)
 
 
 async def show(view: View, number: int, id: ObjectId | None = None, *, prefix: str | None = None) -> PlainParked:
