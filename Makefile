@@ -101,9 +101,10 @@ workerd: $(STAMP) ## Compare Workers on Wakeful with the real workerd (needs Nod
 	$(PROOF) workerd -- $(BIN)/python -m tests.workerd.compare
 	$(BIN)/python -m tests.workerd.compare_bindings
 
-bench: $(STAMP) ## Measure, the short form, beside other libraries
+bench: $(STAMP) ## Measure, the short form, beside other libraries; fails when something takes 2 % more instructions than before
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.instructions --check
 
 bench-full: $(STAMP) ## Measure all of performance.md
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from bench import report, results
 from bench.one import WORKS
+from bench.options import names
 from bench.places import ROOT
 from bench.runner import Plan, run
 
@@ -40,8 +41,8 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--full", action="store_true", help="all of it: a million pending, every work repeated")
-    parser.add_argument("--only", type=_names(WORKS), metavar="WORK,…", help=", ".join(WORKS))
-    parser.add_argument("--stores", type=_names(("sqlite", "postgres", "memory")), default=("sqlite", "postgres"))
+    parser.add_argument("--only", type=names(WORKS), metavar="WORK,…", help=", ".join(WORKS))
+    parser.add_argument("--stores", type=names(("sqlite", "postgres", "memory")), default=("sqlite", "postgres"))
     parser.add_argument("--no-peers", action="store_true", help="leave the other libraries out")
     parser.add_argument(
         "--repeat", type=int, help="do every work so many times (else 3, in the short form the long ones once)"
@@ -49,17 +50,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="where to keep the numbers instead of bench/results/DATE-SHA.json")
     parser.add_argument("--compare", nargs=2, type=Path, metavar=("A.json", "B.json"), help="print before and after")
     return parser.parse_args()
-
-
-def _names(known: tuple[str, ...]):  # type: ignore[no-untyped-def]
-    def names(text: str) -> tuple[str, ...]:
-        found = tuple(text.split(","))
-        for name in found:
-            if name not in known:
-                raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(known)}")
-        return found
-
-    return names
 
 
 if __name__ == "__main__":

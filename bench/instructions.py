@@ -1,22 +1,34 @@
-"""How many instructions does one operation take? `python -m bench.instructions --against OTHER/src`
+"""How many instructions does one operation take? `python -m bench.instructions`
 
 Time does not repeat on a busy machine; instructions do, to about one in a hundred. Each work runs twice in a process of its own
 under valgrind, with different counts: the difference of the two is what the operations took, without start and stop.
+
+What was counted by commit is in bench/instructions.md. `--check` ends with 1 when something takes 2 % more than the newest row
+there, `--keep` adds a row, `--against OTHER/src` compares with another checkout instead.
 """
 
 import argparse
 import gc
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, nullcontext
+from datetime import date
 from pathlib import Path
 
+from bench import counted
+from bench.chart_step import NEXT, flat
 from bench.measures import rate
-from bench.program import Bench, Countdown, committed, fall_asleep, make_app, now_ms, run_loop
+from bench.options import names
+from bench.places import postgres_place, postgres_server
+from bench.program import DAY_MS, Bench, Countdown, committed, fall_asleep, make_app, now_ms, run_loop
 from wakeful import App, JobSpec
+from wakeful.chart import Chart, start, step
 from wakeful.runtime.node import Node
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,6 +51,24 @@ async def _read(app: App, cls: type[Bench], node: Node, count: int) -> None:
 
 async def _writers(app: App, cls: type[Bench], node: Node, count: int) -> None:
     await rate("writers", count, 64, lambda number: app.get(cls, f"a{number % 64}").add())
+
+
+async def _alarms(app: App, cls: type[Bench], node: Node, count: int) -> None:
+    due_at = now_ms() + 365 * DAY_MS
+    await rate("alarms", count, 64, lambda number: app.get(cls, f"s{number}").arm(due_at))
+
+
+async def _wakes(app: App, cls: type[Bench], node: Node, count: int) -> None:
+    await rate("make", count, 64, lambda number: app.get(cls, f"w{number}").add())
+    await fall_asleep(node)
+    await rate("wakes", count, 64, lambda number: app.get(cls, f"w{number}").look())
+
+
+async def _chart(app: App, cls: type[Bench], node: Node, count: int) -> None:
+    chart = Chart.of(flat())
+    snapshot = json.loads(json.dumps(start(chart)[0]))
+    for _ in range(count):
+        step(chart, snapshot, NEXT, 0)
 
 
 async def _job(app: App, cls: type[Bench], node: Node, count: int) -> None:
@@ -101,6 +131,9 @@ WORKS: dict[str, Work] = {
     "write": _write,
     "read": _read,
     "64 writers": _writers,
+    "64 alarms": _alarms,
+    "wake of 64": _wakes,
+    "chart step": _chart,
     "job": _job,
     "64 schedulers": _schedulers,
     "schedule_many": _jobs,
@@ -115,6 +148,10 @@ OF_SHOP: dict[str, Work] = {
     "wake and its first query": _wake("query", "point"),
 }
 WORKS |= OF_SHOP
+# What is kept by commit: of how a program spends its day, and quick enough to be counted with every `make bench`.
+KEPT = ("64 alarms", "write", "read", "job", "job with its run", "wake of 64", "chart step")
+STORES = ("memory", "sqlite", "postgres")
+STORELESS = ("chart step",)
 
 
 async def do(work: str, url: str, count: int) -> None:
@@ -134,47 +171,100 @@ async def do(work: str, url: str, count: int) -> None:
             await WORKS[work](app, cls, node, count)
 
 
-def count(work: str, store: str, source: Path) -> int:
-    """Instructions of one operation, with the library that lies in `source`."""
-    return (_total(work, store, source, MANY) - _total(work, store, source, FEW)) // (MANY - FEW)
+class Counter:
+    """Counts under valgrind, with the stores that this needs."""
+
+    def __init__(self, server: str | None) -> None:
+        self._server = server
+
+    def count(self, work: str, store: str, source: Path) -> int:
+        """Instructions of one operation, with the library that lies in `source`."""
+        return (self._total(work, store, source, MANY) - self._total(work, store, source, FEW)) // (MANY - FEW)
+
+    def _total(self, work: str, store: str, source: Path, times: int) -> int:
+        with ExitStack() as stack:
+            url = "memory:"
+            if store == "sqlite":
+                url = f"sqlite:{stack.enter_context(tempfile.TemporaryDirectory())}/counted.db"
+            elif store == "postgres":
+                url = stack.enter_context(postgres_place(self._server or ""))
+            command = [
+                *("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"),
+                *(sys.executable, "-m", "bench.instructions", "--do", work, "--times", str(times), "--url", url),
+            ]
+            env = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "PYTHONHASHSEED": "0"}
+            done = subprocess.run(command, env=env, capture_output=True, text=True)
+        total = _TOTAL.search(done.stderr)
+        if done.returncode or total is None:
+            raise RuntimeError(f"{work} on {store} with {source}: {done.stderr[-2000:]}")
+        return int(total[1].replace(",", ""))
 
 
-def _total(work: str, store: str, source: Path, times: int) -> int:
-    with tempfile.TemporaryDirectory() as folder:
-        url = f"sqlite:{folder}/counted.db" if store == "sqlite" else "memory:"
-        command = [
-            *("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"),
-            *(sys.executable, "-m", "bench.instructions", "--do", work, "--times", str(times), "--url", url),
-        ]
-        env = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "PYTHONHASHSEED": "0"}
-        done = subprocess.run(command, env=env, capture_output=True, text=True)
-    total = _TOTAL.search(done.stderr)
-    if done.returncode or total is None:
-        raise RuntimeError(f"{work} on {store} with {source}: {done.stderr[-2000:]}")
-    return int(total[1].replace(",", ""))
+def main() -> int:
+    options = _options()
+    if options.do:
+        run_loop(do(options.do, options.url, options.times))
+        return 0
+    if shutil.which("valgrind") is None:
+        print(
+            "instructions are not counted: there is no valgrind here (as root: apt install valgrind)", file=sys.stderr
+        )
+        return 0 if options.check else 2
+    is_slower = False
+    with postgres_server() if "postgres" in options.stores else nullcontext() as server:
+        counter = Counter(server)
+        for store in options.stores:
+            works = [work for work in options.only if work not in STORELESS or store == "memory"]
+            if options.against:
+                _compare(counter, store, works, options.against)
+            else:
+                is_slower |= _check(counter, store, works, keeps=options.keep)
+    return 1 if is_slower and options.check else 0
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--against", type=Path, help="the src of another checkout, to compare with")
-    parser.add_argument("--stores", default="memory,sqlite")
-    parser.add_argument("--only", default=",".join(WORKS))
+def _compare(counter: Counter, store: str, works: list[str], against: Path) -> None:
+    for work in works:
+        now, before = counter.count(work, store, ROOT / "src"), counter.count(work, store, against)
+        print(f"{store:9}{work:26}{now:12,}   before {before:12,}   {now / before - 1:+.1%}", flush=True)
+
+
+def _check(counter: Counter, store: str, works: list[str], *, keeps: bool) -> bool:
+    """Print each beside the newest row of the store; whether something became slower."""
+    rows = counted.read(counted.PAGE.read_text()).get(store, [])
+    verdicts = []
+    for verdict in counted.judge(store, works, rows[0] if rows else None, counter.count):
+        print(verdict, flush=True)
+        verdicts.append(verdict)
+    if keeps:
+        row = counted.Row(_commit(), f"{date.today()}", counted.build(), {one.work: one.now for one in verdicts})
+        counted.PAGE.write_text(counted.write(counted.PAGE.read_text(), store, row))
+    return any(one.is_slower for one in verdicts)
+
+
+def _commit() -> str:
+    """What stands in the tree, which has no changes of its own in what is counted."""
+    changed = git("status", "--porcelain", "--", "src", "bench/*.py")
+    if changed:
+        raise SystemExit(f"error: a row is of a commit, and the tree has changes:\n{changed}")
+    return git("rev-parse", "HEAD")[:12]
+
+
+def git(*args: str) -> str:
+    return subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.instructions", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="end with 1 if something takes 2 %% more than before")
+    parser.add_argument("--keep", action="store_true", help="add what was counted to bench/instructions.md")
+    parser.add_argument("--against", type=Path, help="the src of another checkout, to compare with instead")
+    parser.add_argument("--stores", type=names(STORES), default=STORES, help=",".join(STORES))
+    parser.add_argument("--only", type=names(WORKS), default=KEPT, metavar="WORK,…", help=", ".join(WORKS))
     parser.add_argument("--do", choices=WORKS, help=argparse.SUPPRESS)
     parser.add_argument("--times", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.do:
-        run_loop(do(options.do, options.url, options.times))
-        return
-    for store in options.stores.split(","):
-        for work in options.only.split(","):
-            now = count(work, store, ROOT / "src")
-            line = f"{store:8}{work:26}{now:12,}"
-            if options.against:
-                before = count(work, store, options.against)
-                line += f"   before {before:12,}   {now / before - 1:+.1%}"
-            print(line, flush=True)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
