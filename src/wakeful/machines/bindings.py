@@ -9,6 +9,7 @@ import json
 import keyword
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -179,16 +180,16 @@ class _Actors:
 
 
 def _call(method: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    function = getattr(method, "__func__", method)
-    most = _most.get(function)
-    if most is None:
-        parameters = inspect.signature(method).parameters.values()
-        has_rest = any(one.kind is one.VAR_POSITIONAL for one in parameters)
-        most = _most[function] = len(args) if has_rest else len(parameters)
-    return method(*args[:most])
+    return method(*args[: _most(getattr(method, "__func__", method), hasattr(method, "__self__"))])
 
 
-_most: dict[Any, int] = {}
+@lru_cache(maxsize=4_096)  # and not more: classes that are replaced, as by a notebook, are let go some day
+def _most(function: Callable[..., Any], is_bound: bool) -> int | None:
+    """How many arguments it takes beside the object that it is bound to; None: any number."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return None
+    return len(parameters) - is_bound
 
 
 def _mark(method: Any) -> str | None:
