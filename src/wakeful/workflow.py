@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from wakeful.objects import DurableObject
+from wakeful.policy.queue_terms import Queue
 from wakeful.policy.retry import RetryPolicy
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.registry import for_operators, reader
@@ -49,6 +50,7 @@ class Workflow(DurableObject):
     """
 
     version: ClassVar[int] = 1  # which code a workflow was started with: `step.version`
+    queue: ClassVar[Queue | None] = None  # through which all go that are started without one of their own
     step_retry: ClassVar[RetryPolicy | None] = None  # of steps that say nothing of it; None: five attempts
 
     __wakeful_workflow__ = True  # by which an App knows one without loading this module for programs that have none
@@ -69,12 +71,15 @@ class Workflow(DurableObject):
     def key(self) -> str:
         return self.ctx.key
 
-    async def start(self, *args: Any, **kwargs: Any) -> WorkflowStatus:
-        """Start it with this. Again with the same changes nothing; `Conflict` when it was something else."""
+    async def start(self, *args: Any, queue: Queue | None = None, **kwargs: Any) -> WorkflowStatus:
+        """Start it with this. Again with the same changes nothing; `Conflict` when it was something else.
+
+        With a `queue`, its own or that of its class, it is "queued" until that lets it go (docs/queues.md).
+        """
         turn, feature = self._here("start")
         limits = turn.activation.node.limits
         data = feature.bound_of(self.ctx.cls).encode_input(args, kwargs, limits.arguments_bytes)
-        return self._status(await acts.start(turn, data))
+        return self._status(await acts.start(turn, data, queue))
 
     async def send(self, event: str, data: Any = None) -> None:
         """An event for `step.wait_for(event)`; kept until it is waited for."""

@@ -42,6 +42,8 @@ class PlainWorkflow(OfObject):
     version: int
     rounds: int
     is_cancelling: bool
+    queue: str | None
+    queue_key: str | None
     steps: list[PlainStep]
 
 
@@ -74,6 +76,8 @@ async def show(view: View, id: ObjectId, limit: int) -> PlainWorkflow:
         "version": status.version,
         "rounds": status.rounds,
         "is_cancelling": status.is_cancelling,
+        "queue": status.queue,
+        "queue_key": status.queue_key,
         "steps": [_plain(step_status(read_step(data))) for _, data in reversed(rows)],
     }
 

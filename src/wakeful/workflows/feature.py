@@ -24,7 +24,7 @@ class WorkflowFeature(Feature):
 
     def equip(self, node: "Node") -> None:
         from wakeful.workflows import acts
-        from wakeful.workflows.mail import Calls, WorkflowMail
+        from wakeful.workflows.mail import Calls, Places, WorkflowMail
         from wakeful.workflows.node_workflows import FEATURE, NodeWorkflows
         from wakeful.workflows.timers import BodyTimers
         from wakeful.workflows.waiters import PEEK, peek
@@ -34,6 +34,7 @@ class WorkflowFeature(Feature):
         node.rewrites["result"] = feature.waiters.rewrite
         for handler in (BodyTimers, WorkflowMail, Calls):
             node.timer_runs.register(handler(feature, node.limits.alarm_deadline_ms))
+        node.timer_runs.register(Places(feature, node.limits.alarm_deadline_ms), quiet=True)
 
     async def erase(self, turn: Turn) -> None:
         """Whoever waits for its end hears that it was forgotten, and the workflows that it began go with it."""

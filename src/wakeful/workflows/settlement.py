@@ -14,6 +14,7 @@ from wakeful.values.errors import BadInput, CallFailed, LimitExceeded, WakefulEr
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Entry, Parked, Timer, Verdict, run_id, words_of
 from wakeful.values.trace import with_trace
+from wakeful.workflows import tickets
 from wakeful.workflows.body import ORDINAL
 from wakeful.workflows.driver import Driver, DriverNews
 from wakeful.workflows.node_workflows import BODY, CALL, TIMER, NodeWorkflows, feature_of
@@ -25,6 +26,7 @@ from wakeful.workflows.records import (
     INPUT,
     OUTCOME,
     PARKED,
+    QUEUED,
     RUNNING,
     SLEEPING,
     TRACE_CHARS_MAX,
@@ -44,6 +46,7 @@ from wakeful.workflows.records import (
 )
 
 if TYPE_CHECKING:
+    from wakeful.policy.queue_terms import Queue
     from wakeful.workflows.body import Op
 
 WAITS_MAX = 1_000  # at once: each of them is written whenever one begins or ends
@@ -174,9 +177,10 @@ class Settlement:
         fill_from_event(row, value, self._now)
         return True
 
-    def _start_child(self, row: StepRow, target: ObjectId, data: bytes) -> None:
+    def _start_child(self, row: StepRow, target: ObjectId, data: bytes, queue: "Queue | None") -> None:
         event = f"child:{self._record.run}:{row.ordinal}"
-        self._feature.mail(self._turn, target, ["start", data, [*self._turn.activation.id, event]])
+        option = [] if queue is None else [queue]
+        self._feature.mail(self._turn, target, ["start", data, [*self._turn.activation.id, event], *option])
         row.detail, row.state, row.ended_at = [target.cls, target.key], "done", self._now
         self._finish(row)
 
@@ -351,6 +355,14 @@ def wake(turn: Turn, record: WorkflowRecord) -> None:
     set_timer(turn, now)
 
 
+def enter(turn: Turn, record: WorkflowRecord) -> None:
+    """Its body is to go on: now, or once its queue lets it."""
+    if tickets.wants_place(record):
+        tickets.join(turn, record)
+    elif record.state != QUEUED:
+        wake(turn, record)
+
+
 def set_timer(turn: Turn, due_at: int) -> None:
     activation = turn.activation
     payload = with_trace(None, turn.trace_for(BODY))
@@ -366,7 +378,7 @@ def begin_anew(turn: Turn, record: WorkflowRecord, data: bytes, version: int) ->
     record.version, record.started_at, record.ended_at, record.error = version, now, 0, None
     record.waits, record.patches, record.last, record.cancelled, record.failed_by = [], [], 0, 0, []
     turn.writes[INPUT], turn.writes[OUTCOME] = data, None
-    wake(turn, record)
+    enter(turn, record)
 
 
 def end(turn: Turn, record: WorkflowRecord, state: str, value: bytes | None) -> None:
@@ -377,6 +389,7 @@ def end(turn: Turn, record: WorkflowRecord, state: str, value: bytes | None) -> 
     record.ended_at, record.wake_at, record.waits = now, None, []
     turn.writes[OUTCOME] = value
     turn.clear_timer(TIMER)
+    tickets.leave(turn, record)
     note(turn, record)
     tell_listeners(feature, turn, record, value)
     turn.then = [*turn.then, lambda: feature.waiters.tell_end(activation.id)]
@@ -386,11 +399,22 @@ def answer_of(record: WorkflowRecord, value: bytes | None) -> bytes:
     """What is said of its end to the workflows that wait for it."""
     if record.state == DONE:
         return encode([True, value])
-    error = record.error if record.state == FAILED else None
-    return encode([False, error or ["WorkflowCancelled", "it was cancelled", [_CANCELLED], "workflow.cancelled", ""]])
+    return encode([False, record.error or cancel_error("it was cancelled")])
+
+
+def cancel_error(why: str) -> list[Any]:
+    """A cancellation as an error is kept."""
+    return ["WorkflowCancelled", why, [_CANCELLED], "workflow.cancelled", ""]
 
 
 _CANCELLED = "wakeful.values.errors.WorkflowCancelled"
+
+
+def words_of_end(record: WorkflowRecord) -> str:
+    """Why it failed, or was never let go."""
+    assert record.error is not None
+    kind, said = record.error[:2]
+    return f"{kind}: {said}" if record.state != CANCELLED else str(said)
 
 
 def tell_listeners(feature: NodeWorkflows, turn: Turn, record: WorkflowRecord, value: bytes | None) -> None:
@@ -404,8 +428,8 @@ def note(turn: Turn, record: WorkflowRecord) -> None:
     """The ledger's row of a whole run."""
     activation = turn.activation
     now, name = activation.node.clock.now(), activation.node.name
-    verdict: Verdict = "failed" if record.state == FAILED else "run"
-    error = f"{record.error[0]}: {record.error[1]}" if record.error is not None and record.state == FAILED else None
+    verdict: Verdict = "failed" if record.state == FAILED else "run" if record.error is None else "skipped"
+    error = None if record.error is None else words_of_end(record)
     run = run_id(Timer(activation.id, LEDGER, 0, 0, record.run))
     at = record.started_at
     entry = Entry(activation.id, LEDGER, run, at, at, now, 0, verdict, name, error)
@@ -422,6 +446,7 @@ def park(turn: Turn, record: WorkflowRecord, error: BaseException) -> None:
     timer = Timer(activation.id, TIMER, now, now, activation.node.next_seq(activation.shard))
     text = words_of(error)
     turn.clear_timer(TIMER)
+    tickets.leave(turn, record)
     turn.parks = [*turn.parks, Parked(timer, run_id(timer), now, 1, "failed", text, "")]
     run = run_id(timer)
     entry = Entry(activation.id, LEDGER, run, now, now, now, 0, "failed", activation.node.name, text)

@@ -103,7 +103,8 @@ async def peek(ctx: "Context") -> list[bytes | None] | None:
 def check_done(id: ObjectId, record: WorkflowRecord) -> None:
     """`WorkflowFailed` or `WorkflowCancelled` when that is what came of it."""
     if record.state == CANCELLED:
-        raise WorkflowCancelled(f"{id} was cancelled")
+        why = "" if record.error is None else f": {record.error[1]}"
+        raise WorkflowCancelled(f"{id} was cancelled{why}")
     if record.state != DONE:
         said = "it failed" if record.error is None else f"{record.error[0]}: {record.error[1]}"
         raise WorkflowFailed(f"{id} failed: {said}")
