@@ -1,6 +1,6 @@
 """Layer 5. The base class of objects whose behaviour is one long function of many steps."""
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from wakeful.objects import DurableObject
 from wakeful.policy.queue_terms import Queue
@@ -19,6 +19,11 @@ from wakeful.workflows.records import WorkflowRecord, load, load_steps
 from wakeful.workflows.status import StepStatus, WorkflowStatus, running_rows, status_of, step_status
 from wakeful.workflows.step import Child, Step
 from wakeful.workflows.waiters import PEEK, peek
+
+if TYPE_CHECKING:
+    QueueOption = Queue | None
+else:
+    QueueOption = Any  # at the edges it is a name, see http/queues.py; whatever else it is is refused with words
 
 __all__ = ["Child", "ContinueAsNew", "Step", "StepStatus", "Workflow", "WorkflowStatus"]
 
@@ -71,7 +76,7 @@ class Workflow(DurableObject):
     def key(self) -> str:
         return self.ctx.key
 
-    async def start(self, *args: Any, queue: Queue | None = None, **kwargs: Any) -> WorkflowStatus:
+    async def start(self, *args: Any, queue: QueueOption = None, **kwargs: Any) -> WorkflowStatus:
         """Start it with this. Again with the same changes nothing; `Conflict` when it was something else.
 
         With a `queue`, its own or that of its class, it is "queued" until that lets it go (docs/queues.md).

@@ -286,6 +286,10 @@ class SyncLooks(BlockingClient):
     nodes = Blocked(Client.nodes)
     drain = Blocked(Client.drain)
     undrain = Blocked(Client.undrain)
+    queues = Blocked(Client.queues)
+    queue = Blocked(Client.queue)
+    pause_queue = Blocked(Client.pause_queue)
+    resume_queue = Blocked(Client.resume_queue)
     webhooks = Blocked(Client.webhooks)
     test_webhook = Blocked(Client.test_webhook)
 

@@ -243,6 +243,25 @@ class Looks:
         """Let it own shards again."""
         await self._do("POST", f"/v1/nodes/{segment(node)}/undrain")
 
+    async def queues(self) -> Rows:
+        """Queues, with what runs and waits in each, and what it holds to."""
+        return await self._rows("/v1/queues")
+
+    async def queue(self, name: str) -> Row:
+        """One of them; `UnknownObject` when nothing has gone through it."""
+        found: Row = await self._look(f"/v1/queues/{segment(name)}")
+        return found
+
+    async def pause_queue(self, name: str, note: str = "") -> Row:
+        """Let nobody in it go until it is resumed; how it stands then."""
+        found: Row = await self._do("POST", f"/v1/queues/{segment(name)}/pause", {"note": note})
+        return found
+
+    async def resume_queue(self, name: str) -> Row:
+        """Let those that wait in it go again; how it stands then."""
+        found: Row = await self._do("POST", f"/v1/queues/{segment(name)}/resume", {})
+        return found
+
     async def webhooks(self) -> Rows:
         """Who is told of what happens, with the latest deliveries."""
         return await self._rows("/v1/webhooks")

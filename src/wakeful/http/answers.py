@@ -19,6 +19,7 @@ from wakeful.views.nodes import PlainNode
 from wakeful.views.objects import PlainObject, PlainObjectRow, PlainStored
 from wakeful.views.parked import PlainParked
 from wakeful.views.plain import Instant, OfObject
+from wakeful.views.queues import PlainQueue
 from wakeful.views.schedules import PlainSchedule, PlainStanding
 from wakeful.views.search import PlainHit
 from wakeful.views.webhooks import PlainDelivery, PlainTest, PlainWebhook
@@ -149,6 +150,7 @@ NAMES: dict[Any, str] = {
     JobBatchAnswer: "JobBatch",
     JobCancelAnswer: "JobCancelled",
     PlainParked: "Parked",
+    PlainQueue: "Queue",
     RedriveAnswer: "Redriven",
     PlainNode: "Node",
     ForgetAnswer: "Forgotten",
@@ -229,6 +231,7 @@ SCHEMAS: dict[str, Schema] = {name: _fields(kind) for kind, name in NAMES.items(
     "SchedulePage": _page("Schedule"),
     "ParkedPage": _page("Parked"),
     "JobPage": _page("Job"),
+    "QueuePage": _page("Queue"),
     "NodePage": _page("Node", unowned=list[int], lost=dict[str, list[int]]),
     "WebhookPage": _page("Webhook"),
     "CallPage": _page("Call", mute=list[str]),

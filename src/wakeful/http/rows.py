@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from wakeful.http import acts, calls, health, jobs, looks, machine_watch, stream, workflows
+from wakeful.http import acts, calls, health, jobs, looks, machine_watch, queues, stream, workflows
 from wakeful.http.table import (
     CLASS,
     KEY,
@@ -517,6 +517,54 @@ ROWS = [
         answer="Result",
         problems=(404, 409, 424, 504),
         is_wait=True,
+    ),
+    # queues
+    Route(
+        "GET",
+        "/v1/queues",
+        "listQueues",
+        "read",
+        "Queues: what runs and waits in each, and what it holds to.",
+        queues.list_queues,
+        answer="QueuePage",
+        is_wide=True,
+    ),
+    Route(
+        "GET",
+        "/v1/queues/{name}",
+        "showQueue",
+        "read",
+        "One queue.",
+        queues.show,
+        answer="Queue",
+        is_wide=True,
+        problems=(404,),
+    ),
+    Route(
+        "POST",
+        "/v1/queues/{name}/pause",
+        "pauseQueue",
+        "operate",
+        "Let nobody in it go until it is resumed.",
+        queues.pause,
+        body=queues.QueuePause,
+        is_body_needed=False,
+        answer="Queue",
+        is_wide=True,
+        problems=(404, 504),
+    ),
+    Route(
+        "POST",
+        "/v1/queues/{name}/resume",
+        "resumeQueue",
+        "operate",
+        "Let those that wait in it go again.",
+        queues.resume,
+        body=queues.QueueResume,
+        is_body_needed=False,
+        answer="Queue",
+        is_wide=True,
+        problems=(404, 504),
     ),
     # operating
     Route(

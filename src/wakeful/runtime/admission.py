@@ -74,6 +74,11 @@ _joins = msgspec.msgpack.Decoder(JoinRequest)
 _replies = msgspec.msgpack.Decoder(QueueReply)
 
 
+def new_ticket(node: "NodeRuntime") -> str:
+    """One that nobody else can have; in their order those who came first are first."""
+    return f"{node.clock.now():012x}{int(node.dice.random() * (1 << 48)):012x}"
+
+
 def join_timer(node: "NodeRuntime", timer: Timer, place: QueuePlace, seq: int, *, reply: str) -> Timer:
     """What a turn sends in whose commit that timer begins to wait with this ticket."""
     assert place.ticket is not None

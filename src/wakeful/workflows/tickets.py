@@ -6,7 +6,7 @@ parked, or has failed, holds none, and asks anew when it is to go on.
 
 from typing import TYPE_CHECKING
 
-from wakeful.runtime.admission import QueuePlace, QueueReply, join_timer, leave_timer, with_ticket
+from wakeful.runtime.admission import QueuePlace, QueueReply, join_timer, leave_timer, new_ticket, with_ticket
 from wakeful.runtime.turn import Turn
 from wakeful.values.timers import Timer
 from wakeful.workflows.node_workflows import PLACE, TIMER, feature_of
@@ -26,7 +26,7 @@ def join(turn: Turn, record: WorkflowRecord) -> None:
     assert record.place is not None
     node, feature = turn.activation.node, feature_of(turn.activation.node)
     now = node.clock.now()
-    record.place = with_ticket(record.place, feature.token())
+    record.place = with_ticket(record.place, new_ticket(node))
     record.touch(now, state=QUEUED, phase=RUNNING)
     record.wake_at = None
     turn.clear_timer(TIMER)
