@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from wakeful.testing.world import World
     from wakeful.views.objects import ObjectInfo
     from wakeful.views.view import View
+    from wakeful.workflows.queries import Workflows
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Handler)
@@ -486,6 +487,13 @@ class App:
         from wakeful.queues.queues import Queues
 
         return Queues(self.deployment)
+
+    @property
+    def workflows(self) -> "Workflows":
+        """`await app.workflows.list(state="failed")`: the workflows that there are."""
+        from wakeful.workflows.queries import Workflows
+
+        return Workflows(self.deployment, self._workflows.bound)
 
     def world(self, **options: Any) -> "World":
         """A virtual world for tests: see `wakeful.testing.World`."""

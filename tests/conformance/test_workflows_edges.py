@@ -15,6 +15,7 @@ from wakeful.values.commits import SYSTEM
 from wakeful.values.ids import ObjectId
 from wakeful.workflows import acts, settlement
 from wakeful.workflows.records import EVENTS, STEPS, load_steps
+from wakeful.workflows.status import STATES
 
 
 async def test_a_start_is_made_once_whoever_repeats_it() -> None:
@@ -478,3 +479,42 @@ async def test_a_class_that_is_no_workflow_any_more_is_said(tmp_path: Path) -> N
         await world.advance(hours=2)
         [parked] = (await world.parked())[:1]
         assert "no Workflow in this program" in parked.error
+
+
+async def test_they_are_listed_by_state_without_being_woken(store_url: str) -> None:
+    mill = Mill()
+
+    async def body(flow: Any, step: Step) -> Any:
+        if flow.key.startswith("s"):
+            await step.sleep("long", "9d")
+        elif flow.key.startswith("w"):
+            await step.wait_for("go")
+        elif flow.key.startswith("f"):
+            raise ValueError("no")
+        return flow.key
+
+    mill.body = body
+    async with mill.world(store=store_url) as world:
+        keys = ["d1", "f1", "f2", "s1", "s2", "s3", "w1"]
+        for key in keys:
+            await world.get(mill.Flow, key).start()
+        await world.get(mill.Stock, "a").take(1)
+        await world.advance(minutes=1)
+        flows = mill.app.workflows
+        assert [row.id.key for row in await flows.list()] == keys
+        states = {state: [row.id.key for row in await flows.list(cls=mill.Flow, state=state)] for state in STATES}
+        assert {state: found for state, found in states.items() if found} == {
+            "done": ["d1"],
+            "failed": ["f1", "f2"],
+            "sleeping": ["s1", "s2", "s3"],
+            "waiting": ["w1"],
+        }
+        page = await flows.list(state="sleeping", limit=2)
+        rest = await flows.list(state="sleeping", limit=2, after=page.next)
+        assert ([row.id.key for row in rest], rest.next) == (["s3"], None)
+        assert [row.id.key for row in await flows.list(key_prefix="f")] == ["f1", "f2"]
+        assert not [id for id in world.node.awake if id.cls == "Flow"]
+        for wrong in ({"state": "asleep"}, {"limit": 0}, {"after": "x"}, {"after": '[5,"a","b"]'}):
+            with pytest.raises(errors.BadOption) as caught:
+                await flows.list(**wrong)
+            assert caught.value.code == "workflow.list"

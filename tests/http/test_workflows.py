@@ -153,3 +153,21 @@ async def test_who_only_reads_has_no_button() -> None:
         await stage.login(await stage.token("reads", "read"))
         assert "/workflow/act" not in await stage.text(PAGE)
         assert (await stage.post("/workflow/act", **FORM, act="restart")).status_code == 403
+
+
+async def test_they_are_listed_by_class_and_state() -> None:
+    async with opened(make_app([True])) as stage:
+        for key in ("eu:a", "eu:b", "us:c"):
+            await stage.ask("POST", f"/v1/objects/Flow/{key}/start", json=[3])
+        await stage.ask("POST", "/v1/objects/Box/eu:box/put")
+        await stage.world.settle()
+        rows = (await stage.get("/v1/workflows"))["rows"]
+        assert [(row["key"], row["state"]) for row in rows] == [(key, "failed") for key in ("eu:a", "eu:b", "us:c")]
+        assert "OSError: down" in rows[0]["error"]
+        assert (await stage.get("/v1/workflows?state=waiting"))["rows"] == []
+        assert [row["key"] for row in (await stage.get("/v1/workflows?class=Flow&prefix=us"))["rows"]] == ["us:c"]
+        page = await stage.get("/v1/workflows?limit=2&state=failed")
+        rest = await stage.get(f"/v1/workflows?limit=2&state=failed&cursor={page['cursor']}")
+        assert ([row["key"] for row in rest["rows"]], rest["cursor"]) == (["us:c"], None)
+        problem(await stage.ask("GET", "/v1/workflows?state=asleep"), 400, "query.value")
+        problem(await stage.ask("GET", "/v1/workflows?cursor=x"), 400, "cursor")

@@ -267,6 +267,7 @@ class SyncLooks(BlockingClient):
     restore = Blocked(Client.restore)
     reset = Blocked(Client.reset)
     workflow = Blocked(Client.workflow)
+    workflows = Blocked(Client.workflows)
     pause_workflow = Blocked(Client.pause_workflow)
     resume_workflow = Blocked(Client.resume_workflow)
     cancel_workflow = Blocked(Client.cancel_workflow)

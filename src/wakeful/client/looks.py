@@ -164,6 +164,19 @@ class Looks:
         found: Row = await self._look(f"{object_path(cls, key)}/workflow", {"limit": limit})
         return found
 
+    async def workflows(
+        self,
+        cls: Class | None = None,
+        *,
+        state: str | None = None,
+        prefix: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Rows:
+        """Workflows by class and key, in this state."""
+        given = {"class": _name(cls), "state": state, "prefix": prefix, "limit": limit, "cursor": cursor}
+        return await self._rows("/v1/workflows", given)
+
     async def pause_workflow(self, cls: Class, key: str) -> Row:
         """Have it begin nothing more, until `resume_workflow`."""
         return await self._workflow(cls, key, "pause", {})

@@ -23,7 +23,7 @@ from wakeful.views.queues import PlainQueue
 from wakeful.views.schedules import PlainSchedule, PlainStanding
 from wakeful.views.search import PlainHit
 from wakeful.views.webhooks import PlainDelivery, PlainTest, PlainWebhook
-from wakeful.views.workflows import PlainStep, PlainWorkflow
+from wakeful.views.workflows import PlainStep, PlainWorkflow, PlainWorkflowRow
 
 Schema = dict[str, Any]
 
@@ -143,6 +143,7 @@ NAMES: dict[Any, str] = {
     PlainArguments: "Arguments",
     ResetAnswer: "MachineReset",
     PlainWorkflow: "Workflow",
+    PlainWorkflowRow: "WorkflowRow",
     PlainStep: "WorkflowStep",
     PlainJob: "Job",
     PlainJobDetail: "JobDetail",
@@ -232,6 +233,7 @@ SCHEMAS: dict[str, Schema] = {name: _fields(kind) for kind, name in NAMES.items(
     "ParkedPage": _page("Parked"),
     "JobPage": _page("Job"),
     "QueuePage": _page("Queue"),
+    "WorkflowPage": _page("WorkflowRow"),
     "NodePage": _page("Node", unowned=list[int], lost=dict[str, list[int]]),
     "WebhookPage": _page("Webhook"),
     "CallPage": _page("Call", mute=list[str]),

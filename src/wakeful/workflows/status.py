@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from wakeful.workflows.driver import Driver
 
 NEW = "new"
+# What a workflow that has been started can be.
+STATES = ("running", "sleeping", "waiting", "queued", "paused", "parked", "done", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,11 @@ class StepStatus:
 _STATES = {"error": "failed", "tried": "retrying"}
 
 
+def state_of(record: WorkflowRecord) -> str:
+    """One of `STATES`."""
+    return record.phase if record.state == ACTIVE else record.state
+
+
 def status_of(record: WorkflowRecord | None, running: Iterable[str] = ()) -> WorkflowStatus:
     """`running`: the functions that are at work, which no row has."""
     if record is None:
@@ -62,7 +69,7 @@ def status_of(record: WorkflowRecord | None, running: Iterable[str] = ()) -> Wor
         said = None
     waits = () if record.state not in (ACTIVE, "paused") else tuple(wait.name for wait in record.waits)
     return WorkflowStatus(
-        state=record.phase if record.state == ACTIVE else record.state,
+        state=state_of(record),
         steps=(*running, *waits),
         since=_instant(record.since),
         wake_at=_instant(record.wake_at),
