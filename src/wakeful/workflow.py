@@ -19,6 +19,7 @@ from wakeful.workflows.records import WorkflowRecord, load, load_steps
 from wakeful.workflows.status import StepStatus, WorkflowStatus, running_rows, status_of, step_status
 from wakeful.workflows.step import Child, Step
 from wakeful.workflows.waiters import PEEK, peek
+from wakeful.workflows.watch import LOOK
 
 if TYPE_CHECKING:
     QueueOption = Queue | None
@@ -59,7 +60,7 @@ class Workflow(DurableObject):
     step_retry: ClassVar[RetryPolicy | None] = None  # of steps that say nothing of it; None: five attempts
 
     __wakeful_workflow__ = True  # by which an App knows one without loading this module for programs that have none
-    __wakeful_reader_operations__ = (PEEK,)
+    __wakeful_reader_operations__ = (PEEK, LOOK)
     __wakeful_names__: tuple[str, ...] = (
         *("start", "send", "result", "status", "steps", "published", "key"),
         *("pause", "resume", "cancel", "retry", "restart", "fork"),

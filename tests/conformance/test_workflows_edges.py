@@ -10,6 +10,7 @@ import pytest
 from tests.conformance.mill import Mill, outcome
 from wakeful import App, ContinueAsNew, DurableObject, RetryPolicy, Step, Workflow, errors, internal
 from wakeful.policy.limits import Limits
+from wakeful.runtime.activation import Activation
 from wakeful.store.protocol import Range
 from wakeful.values.commits import SYSTEM
 from wakeful.values.ids import ObjectId
@@ -518,3 +519,68 @@ async def test_they_are_listed_by_state_without_being_woken(store_url: str) -> N
             with pytest.raises(errors.BadOption) as caught:
                 await flows.list(**wrong)
             assert caught.value.code == "workflow.list"
+
+
+@pytest.mark.parametrize("given", [{"foo": 1}, {"timeout": 0, "foo": 1}])
+async def test_result_takes_a_timeout_and_nothing_else(given: dict[str, Any]) -> None:
+    mill = Mill()
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await world.settle()
+        for args, kwargs in (((), given), ((1, 2), {}), ((0,), {"timeout": 0})):
+            with pytest.raises(errors.BadInput) as caught:
+                await flow.result(*args, **kwargs)
+            assert caught.value.code == "arguments.unknown"
+        assert await flow.result(timeout=0) is None
+
+
+@pytest.mark.parametrize("what", ["call", "patch", "text"])
+async def test_what_a_body_asks_for_in_vain_is_refused_with_the_remedy(what: str) -> None:
+    mill = Mill()
+
+    async def body(flow: Any, step: Step) -> Any:
+        if what == "call":
+            await step.call(flow.ctx.get(mill.Part, "p").result)
+        else:
+            step.patched("" if what == "text" else [1])  # type: ignore[arg-type]
+
+    mill.body = body
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await world.settle()
+        said = await outcome(flow)
+        assert ("child.result()" if what == "call" else "the name of a patch") in said
+
+
+async def test_what_is_too_much_for_one_commit_goes_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settlement, "COMMIT_BYTES", 3_000)
+    mill = Mill()
+
+    async def large(name: str) -> str:
+        await mill.do(name)
+        return name * 1_000
+
+    async def body(flow: Any, step: Step) -> Any:
+        found = await asyncio.gather(*(step(name, large, name) for name in "abcdefghijkl"))
+        await asyncio.gather(*(step.publish(one) for one in found))
+        return [one[0] for one in found]
+
+    mill.body = body
+    async with mill.world() as world:
+        sizes: list[int] = []
+        submit = Activation.submit
+
+        def weigh(self: Activation, commit: Any) -> int:
+            sizes.append(sum(len(data or b"") for data in commit.puts.values()))
+            return submit(self, commit)
+
+        monkeypatch.setattr(Activation, "submit", weigh)
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await world.settle()
+        assert await flow.result() == list("abcdefghijkl")
+        assert [value[0] for _, value in await flow.published()] == list("abcdefghijkl")
+        assert set(mill.did.values()) == {1}
+        assert 3_000 < max(sizes) < 6_000

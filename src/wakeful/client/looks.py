@@ -303,6 +303,18 @@ class Looks:
             async for _, event in told:
                 yield event
 
+    async def published(self, cls: Class, key: str) -> AsyncIterator[Any]:
+        """What a workflow publishes, from the first value on, to its end; after a broken connection it goes on where it was."""
+        async with aclosing(self._follow(f"{object_path(cls, key)}/watch", {})) as told:
+            async for kind, data in told:
+                if kind == "problem":
+                    body = msgspec.json.encode(data)
+                    raise error_of(data["status"], "application/problem+json", {}, body, self._wire.url)
+                if kind == "over":
+                    return
+                if kind == "published":
+                    yield data["value"]
+
     async def _news(self, cls: Class, key: str) -> AsyncGenerator[Snapshot | Row]:
         """A machine's snapshots, put together of what has changed, and the events that it emits."""
         state, at = None, 0

@@ -492,7 +492,7 @@ async def erase(feature: NodeWorkflows, turn: Turn) -> None:
     for row in await load_steps(turn):
         if row.kind == "start" and row.detail is not None:
             feature.mail(turn, ObjectId(row.detail[0], row.detail[1]), ["forget", list(turn.activation.id)])
-    turn.then = [*turn.then, lambda: feature.waiters.tell_end(turn.activation.id)]
+    turn.then = [*turn.then, lambda: feature.waiters.tell(turn.activation.id)]
 
 
 # the driver's own

@@ -15,7 +15,7 @@ from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
 from wakeful.values.trace import with_trace
 from wakeful.workflows.bindings import BoundWorkflow
-from wakeful.workflows.waiters import EndWaiters
+from wakeful.workflows.waiters import Waiters
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import NodeRuntime
@@ -40,7 +40,7 @@ class NodeWorkflows:
         self._order = Order(node.name)
         self._lingering: OrderedDict[ObjectId, Any] = OrderedDict()
         self._keeper: asyncio.Task[None] | None = None
-        self.waiters = EndWaiters(node)
+        self.waiters = Waiters(node)
         node.farewells.append(self._send_away)
 
     def bound_of(self, cls: str) -> BoundWorkflow:

@@ -135,10 +135,15 @@ async def load(turn: Turn) -> WorkflowRecord | None:
 
 
 def save(turn: Turn, record: WorkflowRecord) -> None:
+    turn.writes[ROW] = pack_record(record)
+
+
+def pack_record(record: WorkflowRecord) -> bytes:
+    """As it is kept: the same bytes whenever it is the same."""
     kept = {name: getattr(record, name) for name in _RECORD}
     kept["waits"] = [list(one) for one in record.waits]
     kept["place"] = None if record.place is None else pack_place(record.place)
-    turn.writes[ROW] = encode(kept)
+    return encode(kept)
 
 
 def step_slot(ordinal: int) -> Slot:

@@ -6,6 +6,7 @@ or is stopped. Whoever does that from elsewhere (an event, a timer, an operator)
 
 import copy
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime.turn import Turn
@@ -27,6 +28,7 @@ from wakeful.workflows.records import (
     OUTCOME,
     PARKED,
     QUEUED,
+    ROW,
     RUNNING,
     SLEEPING,
     TRACE_CHARS_MAX,
@@ -36,11 +38,12 @@ from wakeful.workflows.records import (
     WorkflowRecord,
     first_event,
     keep_event,
-    load,
     load_step,
     load_steps,
     pack_error,
-    save,
+    pack_record,
+    read_record,
+    read_row,
     save_step,
     step_slot,
 )
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from wakeful.policy.queue_terms import Queue
     from wakeful.workflows.body import Op
 
+COMMIT_BYTES = 4 * 1_048_576  # of results and what is sent, in one commit; the rest goes with the next
 WAITS_MAX = 1_000  # at once: each of them is written whenever one begins or ends
 LEDGER = "workflow"  # what its ledger calls a whole run
 SLEEPS = frozenset({"sleep", "retry"})
@@ -57,14 +61,17 @@ SLEEPS = frozenset({"sleep", "retry"})
 class Settlement:
     """Writes what a driver has, within a turn of its object."""
 
-    def __init__(self, turn: Turn, record: WorkflowRecord, driver: Driver) -> None:
+    def __init__(self, turn: Turn, record: WorkflowRecord, driver: Driver, before: bytes) -> None:
+        """`before`: the record as it is on disk."""
         self._turn = turn
         self._record = record
         self._driver = driver
         self._node = turn.activation.node
         self._feature = feature_of(self._node)
         self._now = self._node.clock.now()
-        self._before = copy.deepcopy(record)
+        self._before = before
+        self._room = COMMIT_BYTES
+        self._is_cut = False  # more is left for another commit
         self._done = DriverNews(record)
 
     async def make(self) -> DriverNews:
@@ -74,6 +81,8 @@ class Settlement:
         for ordinal in list(driver.withdrawn):
             await self._withdraw(ordinal)
         for op in list(driver.asked):
+            if not self._has_room(_size_of(op)):
+                break
             await self._begin_wait(op)
         ended, ready = await end_due(self._turn, record)
         done.ended += ended
@@ -84,16 +93,24 @@ class Settlement:
         if len(record.waits) > WAITS_MAX and body.problem is None:
             words = f"waits for {len(record.waits)} things at once, {WAITS_MAX} at most; wait for some before you ask for more"
             body.problem = LimitExceeded(f"{driver.id} {words}", code="limit.workflow_waits")
-        is_quiet = not done.ended and not done.ready and record.last <= body.last
+        is_quiet = not (done.ended or done.ready or self._is_cut) and record.last <= body.last
         if body.problem is not None:
             self._park(body.problem)
         elif record.state == ACTIVE and is_quiet and body.is_done:
             await self._end(*body.outcome())
         elif record.state == ACTIVE and is_quiet and not driver.runners and not self._is_busy():
             await self._rest()
-        if record != self._before:
-            save(self._turn, record)
+        if (packed := pack_record(record)) != self._before:
+            self._turn.writes[ROW] = packed
         return done
+
+    def _has_room(self, size: int) -> bool:
+        """It goes with this commit; the first always does."""
+        if self._room <= 0:
+            self._is_cut = True
+            return False
+        self._room -= size
+        return True
 
     def _is_busy(self) -> bool:
         """The body has asked for something that is not being seen to yet."""
@@ -105,6 +122,8 @@ class Settlement:
         body = self._driver.body
         assert body is not None
         for ordinal, end in self._driver.ends.items():
+            if not self._has_room(len(end.value or b"")):
+                break
             op = body.ops[ordinal]
             row = copy.copy(op.row)
             row.attempts, row.value, row.error, row.due_at = end.attempts, end.value, end.error, end.due_at
@@ -143,6 +162,7 @@ class Settlement:
         if kind == "publish":
             row.state, row.value, row.ended_at = "done", op.payload, self._now
             self._finish(row)
+            turn.then = [*turn.then, partial(self._feature.waiters.tell, turn.activation.id)]
             return
         if kind == "start":
             self._start_child(row, *op.payload)
@@ -244,6 +264,12 @@ class Settlement:
                     turn.writes[OUTCOME[0], kept[0]] = None
         begin_anew(turn, self._record, data, version)
         self._record.rounds += 1
+
+
+def _size_of(op: "Op") -> int:
+    """About how many bytes it brings to a commit."""
+    parts = op.payload if isinstance(op.payload, tuple) else (op.payload,)
+    return sum(len(part) for part in parts if isinstance(part, bytes))
 
 
 # The parts, for whoever is in a turn of a workflow
@@ -392,7 +418,7 @@ def end(turn: Turn, record: WorkflowRecord, state: str, value: bytes | None) -> 
     tickets.leave(turn, record)
     note(turn, record)
     tell_listeners(feature, turn, record, value)
-    turn.then = [*turn.then, lambda: feature.waiters.tell_end(activation.id)]
+    turn.then = [*turn.then, lambda: feature.waiters.tell(activation.id)]
 
 
 def answer_of(record: WorkflowRecord, value: bytes | None) -> bytes:
@@ -459,9 +485,15 @@ async def settle(turn: Turn) -> None:
     driver = feature_of(activation.node).drivers.get(activation.id)
     if driver is None:
         return
-    record = await load(turn)
-    if record is None or not driver.fits(record, activation.epoch) or record.state not in (ACTIVE, "paused"):
+    before = await read_row(turn, ROW)
+    record = None if before is None else read_record(before)
+    if (
+        before is None
+        or record is None
+        or not driver.fits(record, activation.epoch)
+        or record.state not in (ACTIVE, "paused")
+    ):
         turn.then = [*turn.then, driver.drop]
         return
-    done = await Settlement(turn, record, driver).make()
+    done = await Settlement(turn, record, driver, before).make()
     turn.then = [*turn.then, lambda: driver.on_settled(done)]

@@ -151,6 +151,12 @@ class Step:
         target, name = method.target, method.name
         known = self._node.registry.by_name(target.cls)
         known.check_method(name)
+        if name == "result" and getattr(known.cls, "__wakeful_workflow__", False):
+            raise BadHandler(
+                f"step.call can't wait for {target}: start it with step.start(…), also one that runs already, and wait for "
+                "child.result()",
+                code="workflow.call",
+            )
         if self._node.check_call is not None:
             self._node.check_call(known, name, args, kwargs)
         data = encode([list(args), kwargs])
