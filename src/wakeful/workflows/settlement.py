@@ -14,7 +14,7 @@ from wakeful.values.codec import decode, encode
 from wakeful.values.errors import BadInput, CallFailed, LimitExceeded, WakefulError
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Entry, Parked, Timer, Verdict, run_id, words_of
-from wakeful.values.trace import with_trace
+from wakeful.values.trace import current_trace, linked_trace, with_trace
 from wakeful.workflows import tickets
 from wakeful.workflows.body import ORDINAL
 from wakeful.workflows.driver import Driver, DriverNews
@@ -370,7 +370,8 @@ def rest(turn: Turn, record: WorkflowRecord) -> None:
     if record.wake_at is None:
         turn.clear_timer(TIMER)
     else:
-        set_timer(turn, record.wake_at)
+        # Behind a sleep a trace of its own, linked to this one: one that goes on for weeks helps nobody.
+        set_timer(turn, record.wake_at, linked_trace(current_trace(turn.activation.node.tracer)))
 
 
 def wake(turn: Turn, record: WorkflowRecord) -> None:
@@ -378,7 +379,7 @@ def wake(turn: Turn, record: WorkflowRecord) -> None:
     now = turn.activation.node.clock.now()
     record.touch(now, state=ACTIVE, phase=RUNNING)
     record.wake_at = None
-    set_timer(turn, now)
+    set_timer(turn, now, turn.trace_for(BODY))
 
 
 def enter(turn: Turn, record: WorkflowRecord) -> None:
@@ -389,9 +390,9 @@ def enter(turn: Turn, record: WorkflowRecord) -> None:
         wake(turn, record)
 
 
-def set_timer(turn: Turn, due_at: int) -> None:
+def set_timer(turn: Turn, due_at: int, trace: str | None) -> None:
     activation = turn.activation
-    payload = with_trace(None, turn.trace_for(BODY))
+    payload = with_trace(None, trace)
     seq = activation.node.next_seq(activation.shard)
     turn.set_timer(Timer(activation.id, TIMER, due_at, due_at, seq, payload=payload))
 
