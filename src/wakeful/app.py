@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from wakeful.testing.world import World
     from wakeful.views.objects import ObjectInfo
     from wakeful.views.view import View
+    from wakeful.workflow import Workflow
+    from wakeful.workflows.queries import Workflows
+    from wakeful.workflows.watch import WorkflowWatch
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Handler)
@@ -185,14 +188,30 @@ class App:
             self._schedules.functions.add(spec, start, name=f"dag.{dag.name}", **options)
         return cls
 
-    def watch(self, cls: type[Machine], key: str, *, caller: Any = None) -> Watch:
+    @overload
+    def watch(self, cls: type[Machine], key: str, *, caller: Any = None) -> Watch: ...
+
+    @overload
+    def watch(self, cls: "type[Workflow]", key: str) -> "WorkflowWatch": ...
+
+    def watch(self, cls: Any, key: str, *, caller: Any = None) -> Any:
         """`async for`: snapshots of a machine and events that it emits, as far as its class lets this caller see them.
 
-        And `await watch.wait_for("paid", timeout="1h")`, `await watch.send("PAY")`.
+        And `await watch.wait_for("paid", timeout="1h")`, `await watch.send("PAY")`. Of a workflow: what it publishes.
         """
         known = self.deployment.registry.of_class(cls)
+        if known.name in self._workflows.bound:
+            from wakeful.workflows.watch import WorkflowWatch
+
+            if caller is not None:
+                raise BadOption(
+                    f"{known.name} is a Workflow, which shows all the same: no caller", code="machine.watch"
+                )
+            return WorkflowWatch(self.deployment, ObjectId(known.name, check_key(known.name, key)))
         if not issubclass(cls, Machine):
-            raise BadOption(f"{known.name} is no Machine, so there is nothing to watch", code="machine.watch")
+            raise BadOption(
+                f"{known.name} is no Machine or Workflow, so there is nothing to watch", code="machine.watch"
+            )
         return watch_of(self.deployment, ObjectId(known.name, check_key(known.name, key)), caller)
 
     @property
@@ -486,6 +505,13 @@ class App:
         from wakeful.queues.queues import Queues
 
         return Queues(self.deployment)
+
+    @property
+    def workflows(self) -> "Workflows":
+        """`await app.workflows.list(state="failed")`: the workflows that there are."""
+        from wakeful.workflows.queries import Workflows
+
+        return Workflows(self.deployment, self._workflows.bound)
 
     def world(self, **options: Any) -> "World":
         """A virtual world for tests: see `wakeful.testing.World`."""

@@ -1,8 +1,9 @@
 """Layer 5. The base class of objects whose behaviour is one long function of many steps."""
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from wakeful.objects import DurableObject
+from wakeful.policy.queue_terms import Queue
 from wakeful.policy.retry import RetryPolicy
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.registry import for_operators, reader
@@ -18,6 +19,12 @@ from wakeful.workflows.records import WorkflowRecord, load, load_steps
 from wakeful.workflows.status import StepStatus, WorkflowStatus, running_rows, status_of, step_status
 from wakeful.workflows.step import Child, Step
 from wakeful.workflows.waiters import PEEK, peek
+from wakeful.workflows.watch import LOOK
+
+if TYPE_CHECKING:
+    QueueOption = Queue | None
+else:
+    QueueOption = Any  # at the edges it is a name, see http/queues.py; whatever else it is is refused with words
 
 __all__ = ["Child", "ContinueAsNew", "Step", "StepStatus", "Workflow", "WorkflowStatus"]
 
@@ -49,10 +56,11 @@ class Workflow(DurableObject):
     """
 
     version: ClassVar[int] = 1  # which code a workflow was started with: `step.version`
+    queue: ClassVar[Queue | None] = None  # through which all go that are started without one of their own
     step_retry: ClassVar[RetryPolicy | None] = None  # of steps that say nothing of it; None: five attempts
 
     __wakeful_workflow__ = True  # by which an App knows one without loading this module for programs that have none
-    __wakeful_reader_operations__ = (PEEK,)
+    __wakeful_reader_operations__ = (PEEK, LOOK)
     __wakeful_names__: tuple[str, ...] = (
         *("start", "send", "result", "status", "steps", "published", "key"),
         *("pause", "resume", "cancel", "retry", "restart", "fork"),
@@ -69,12 +77,15 @@ class Workflow(DurableObject):
     def key(self) -> str:
         return self.ctx.key
 
-    async def start(self, *args: Any, **kwargs: Any) -> WorkflowStatus:
-        """Start it with this. Again with the same changes nothing; `Conflict` when it was something else."""
+    async def start(self, *args: Any, queue: QueueOption = None, **kwargs: Any) -> WorkflowStatus:
+        """Start it with this. Again with the same changes nothing; `Conflict` when it was something else.
+
+        With a `queue`, its own or that of its class, it is "queued" until that lets it go (docs/queues.md).
+        """
         turn, feature = self._here("start")
         limits = turn.activation.node.limits
         data = feature.bound_of(self.ctx.cls).encode_input(args, kwargs, limits.arguments_bytes)
-        return self._status(await acts.start(turn, data))
+        return self._status(await acts.start(turn, data, queue))
 
     async def send(self, event: str, data: Any = None) -> None:
         """An event for `step.wait_for(event)`; kept until it is waited for."""

@@ -10,11 +10,13 @@ import pytest
 from tests.conformance.mill import Mill, outcome
 from wakeful import App, ContinueAsNew, DurableObject, RetryPolicy, Step, Workflow, errors, internal
 from wakeful.policy.limits import Limits
+from wakeful.runtime.activation import Activation
 from wakeful.store.protocol import Range
 from wakeful.values.commits import SYSTEM
 from wakeful.values.ids import ObjectId
 from wakeful.workflows import acts, settlement
 from wakeful.workflows.records import EVENTS, STEPS, load_steps
+from wakeful.workflows.status import STATES
 
 
 async def test_a_start_is_made_once_whoever_repeats_it() -> None:
@@ -478,3 +480,107 @@ async def test_a_class_that_is_no_workflow_any_more_is_said(tmp_path: Path) -> N
         await world.advance(hours=2)
         [parked] = (await world.parked())[:1]
         assert "no Workflow in this program" in parked.error
+
+
+async def test_they_are_listed_by_state_without_being_woken(store_url: str) -> None:
+    mill = Mill()
+
+    async def body(flow: Any, step: Step) -> Any:
+        if flow.key.startswith("s"):
+            await step.sleep("long", "9d")
+        elif flow.key.startswith("w"):
+            await step.wait_for("go")
+        elif flow.key.startswith("f"):
+            raise ValueError("no")
+        return flow.key
+
+    mill.body = body
+    async with mill.world(store=store_url) as world:
+        keys = ["d1", "f1", "f2", "s1", "s2", "s3", "w1"]
+        for key in keys:
+            await world.get(mill.Flow, key).start()
+        await world.get(mill.Stock, "a").take(1)
+        await world.advance(minutes=1)
+        flows = mill.app.workflows
+        assert [row.id.key for row in await flows.list()] == keys
+        states = {state: [row.id.key for row in await flows.list(cls=mill.Flow, state=state)] for state in STATES}
+        assert {state: found for state, found in states.items() if found} == {
+            "done": ["d1"],
+            "failed": ["f1", "f2"],
+            "sleeping": ["s1", "s2", "s3"],
+            "waiting": ["w1"],
+        }
+        page = await flows.list(state="sleeping", limit=2)
+        rest = await flows.list(state="sleeping", limit=2, after=page.next)
+        assert ([row.id.key for row in rest], rest.next) == (["s3"], None)
+        assert [row.id.key for row in await flows.list(key_prefix="f")] == ["f1", "f2"]
+        assert not [id for id in world.node.awake if id.cls == "Flow"]
+        for wrong in ({"state": "asleep"}, {"limit": 0}, {"after": "x"}, {"after": '[5,"a","b"]'}):
+            with pytest.raises(errors.BadOption) as caught:
+                await flows.list(**wrong)
+            assert caught.value.code == "workflow.list"
+
+
+@pytest.mark.parametrize("given", [{"foo": 1}, {"timeout": 0, "foo": 1}])
+async def test_result_takes_a_timeout_and_nothing_else(given: dict[str, Any]) -> None:
+    mill = Mill()
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await world.settle()
+        for args, kwargs in (((), given), ((1, 2), {}), ((0,), {"timeout": 0})):
+            with pytest.raises(errors.BadInput) as caught:
+                await flow.result(*args, **kwargs)
+            assert caught.value.code == "arguments.unknown"
+        assert await flow.result(timeout=0) is None
+
+
+@pytest.mark.parametrize("what", ["call", "patch", "text"])
+async def test_what_a_body_asks_for_in_vain_is_refused_with_the_remedy(what: str) -> None:
+    mill = Mill()
+
+    async def body(flow: Any, step: Step) -> Any:
+        if what == "call":
+            await step.call(flow.ctx.get(mill.Part, "p").result)
+        else:
+            step.patched("" if what == "text" else [1])  # type: ignore[arg-type]
+
+    mill.body = body
+    async with mill.world() as world:
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await world.settle()
+        said = await outcome(flow)
+        assert ("child.result()" if what == "call" else "the name of a patch") in said
+
+
+async def test_what_is_too_much_for_one_commit_goes_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settlement, "COMMIT_BYTES", 3_000)
+    mill = Mill()
+
+    async def large(name: str) -> str:
+        await mill.do(name)
+        return name * 1_000
+
+    async def body(flow: Any, step: Step) -> Any:
+        found = await asyncio.gather(*(step(name, large, name) for name in "abcdefghijkl"))
+        await asyncio.gather(*(step.publish(one) for one in found))
+        return [one[0] for one in found]
+
+    mill.body = body
+    async with mill.world() as world:
+        sizes: list[int] = []
+        submit = Activation.submit
+
+        def weigh(self: Activation, commit: Any) -> int:
+            sizes.append(sum(len(data or b"") for data in commit.puts.values()))
+            return submit(self, commit)
+
+        monkeypatch.setattr(Activation, "submit", weigh)
+        flow = world.get(mill.Flow, "a")
+        await flow.start()
+        await world.settle()
+        assert await flow.result() == list("abcdefghijkl")
+        assert [value[0] for _, value in await flow.published()] == list("abcdefghijkl")
+        assert set(mill.did.values()) == {1}
+        assert 3_000 < max(sizes) < 6_000

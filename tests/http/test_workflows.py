@@ -1,5 +1,6 @@
 """A workflow from outside: seen, started, sent events, paused, cancelled, retried and forked, over HTTP and by the client."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,6 +9,7 @@ import httpx
 import pytest
 
 from tests.http.client_stage import client_of, served
+from tests.http.events_reader import Reader
 from tests.http.http_stage import opened, problem
 from tests.unit.dashboard_stage import Stage
 from wakeful import App, DurableObject, RetryPolicy, Step, Workflow, errors
@@ -153,3 +155,71 @@ async def test_who_only_reads_has_no_button() -> None:
         await stage.login(await stage.token("reads", "read"))
         assert "/workflow/act" not in await stage.text(PAGE)
         assert (await stage.post("/workflow/act", **FORM, act="restart")).status_code == 403
+
+
+async def test_they_are_listed_by_class_and_state() -> None:
+    async with opened(make_app([True])) as stage:
+        for key in ("eu:a", "eu:b", "us:c"):
+            await stage.ask("POST", f"/v1/objects/Flow/{key}/start", json=[3])
+        await stage.ask("POST", "/v1/objects/Box/eu:box/put")
+        await stage.world.settle()
+        rows = (await stage.get("/v1/workflows"))["rows"]
+        assert [(row["key"], row["state"]) for row in rows] == [(key, "failed") for key in ("eu:a", "eu:b", "us:c")]
+        assert "OSError: down" in rows[0]["error"]
+        assert (await stage.get("/v1/workflows?state=waiting"))["rows"] == []
+        assert [row["key"] for row in (await stage.get("/v1/workflows?class=Flow&prefix=us"))["rows"]] == ["us:c"]
+        page = await stage.get("/v1/workflows?limit=2&state=failed")
+        rest = await stage.get(f"/v1/workflows?limit=2&state=failed&cursor={page['cursor']}")
+        assert ([row["key"] for row in rest["rows"]], rest["cursor"]) == (["us:c"], None)
+        problem(await stage.ask("GET", "/v1/workflows?state=asleep"), 400, "query.value")
+        problem(await stage.ask("GET", "/v1/workflows?cursor=x"), 400, "cursor")
+
+
+def frames_of(text: str) -> list[tuple[str | None, str, Any]]:
+    """Id, kind and data of each event of a stream."""
+    frames = [dict(line.partition(": ")[::2] for line in frame.splitlines()) for frame in text.split("\n\n")]
+    return [(one.get("id"), one["event"], json.loads(one["data"])) for one in frames if "data" in one]
+
+
+async def test_what_it_publishes_is_streamed_and_goes_on_where_it_broke() -> None:
+    app = App()
+
+    @app.object
+    class Count(Workflow):
+        async def run(self, step: Step) -> None:  # type: ignore[override]
+            for n in range(3):
+                await step.publish({"n": n})
+                await step.sleep("a bit", "10s")
+
+    path = "/v1/objects/Count/a/watch"
+    async with opened(app) as stage:
+        problem(await stage.ask("GET", path), 409, "workflow.unstarted")
+        await stage.ask("POST", "/v1/objects/Count/a/start")
+        async with Reader(stage, path) as reader:
+            await stage.world.advance(seconds=15)
+            frames = frames_of(reader.text)
+            assert [(kind, data) for _, kind, data in frames] == [("published", {"value": {"n": n}}) for n in (0, 1)]
+        async with Reader(stage, path, {"last-event-id": str(frames[-1][0])}) as reader:
+            await stage.world.advance(minutes=1)
+            rest = [(kind, data) for _, kind, data in frames_of(reader.text)]
+            assert rest == [("published", {"value": {"n": 2}}), ("over", {"state": "done"})]
+        problem(await stage.ask("GET", path, headers={"last-event-id": "x"}), 400, "events.id")
+        problem(await stage.ask("GET", f"{path}?patches=true"), 400, "query.value")
+        reading = await stage.token("reader", "read")
+        assert (await stage.ask("GET", path, token=reading)).status_code == 403
+
+
+async def test_a_client_is_told_what_it_publishes() -> None:
+    app = App()
+
+    @app.object
+    class Count(Workflow):
+        async def run(self, step: Step) -> None:  # type: ignore[override]
+            for n in range(3):
+                await step.publish(n)
+
+    async with served(app) as server, client_of(server) as client:
+        await client.get(Count, "a").start()
+        assert [value async for value in client.published(Count, "a")] == [0, 1, 2]
+        with pytest.raises(errors.Conflict):
+            await anext(client.published(Count, "none"))

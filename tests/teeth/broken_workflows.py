@@ -11,7 +11,7 @@ from wakeful.runtime.activation import Activation
 from wakeful.runtime.sideline import Sideline
 from wakeful.values.commits import Commit
 from wakeful.values.errors import Unavailable
-from wakeful.workflows import acts, settlement
+from wakeful.workflows import acts, settlement, tickets
 from wakeful.workflows.body import WorkflowBody
 from wakeful.workflows.records import STEPS, StepRow
 
@@ -124,3 +124,29 @@ def a_retry_forgets_only_the_step_that_failed() -> Any:
         return [row for row in rows if row.ordinal not in gone]
 
     return swapped(acts, "cut", lambda _: broken)
+
+
+def a_workflow_that_ends_keeps_its_place() -> Any:
+    """Nothing is said to its queue."""
+    return swapped(tickets, "leave", lambda _: lambda turn, record: None)
+
+
+def a_queue_is_asked_after_the_commit() -> Any:
+    """It lies down first, and asks its queue once that is on disk: killed between the two it waits for ever."""
+
+    async def ask(activation: Any, sends: Any) -> None:
+        with suppress(Unavailable):
+            await activation.settle()
+            await activation.node.add_timers(sends)
+
+    def make(join: Any) -> Any:
+        def broken(turn: Any, record: Any) -> None:
+            before = list(turn.sends)
+            join(turn, record)
+            late, turn.sends = [one for one in turn.sends if one not in before], before
+            activation = turn.activation
+            turn.then = [*turn.then, lambda: activation.node.keep(asyncio.ensure_future(ask(activation, late)))]
+
+        return broken
+
+    return swapped(tickets, "join", make)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.conformance import test_workflows, test_workflows_acts, test_workflows_changed
+from tests.conformance import test_workflows_queues as queues
 from tests.model.test_workflow_model import compare
 from tests.sim.workflow_life import calm, unsure
 from tests.teeth import broken_workflows
@@ -63,6 +64,16 @@ def taken() -> None:
     run_test(left_at_once)
 
 
+def places() -> None:
+    """tests/conformance: no more under way than the queue allows."""
+    run_test(queues.test_no_more_are_under_way_than_the_queue_allows_asleep_or_not, "memory:")
+
+
+def queue_trips() -> None:
+    """tests/conformance: workflows of a queue, killed at each trip to disk."""
+    run_test(queues.crashed_at_each_trip)
+
+
 async def left_at_once() -> None:
     """An event and the end of the patience for it come in one turn: the next who waits gets it."""
     mill = test_workflows.Mill()
@@ -97,8 +108,10 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "a_body_does_not_begin_where_one_that_was_dropped_still_ends": (commits,),
     "a_wait_that_was_left_keeps_its_event": (taken,),
     "a_retry_forgets_only_the_step_that_failed": (retries,),
+    "a_workflow_that_ends_keeps_its_place": (places,),
+    "a_queue_is_asked_after_the_commit": (queue_trips,),
 }
-TEETH = Teeth(broken_workflows, BROKEN, shown=(probes, commits, models))
+TEETH = Teeth(broken_workflows, BROKEN, shown=(probes, commits, models, places, queue_trips))
 
 
 @pytest.mark.parametrize("catcher", TEETH.controls)

@@ -56,3 +56,26 @@ def test_one_that_failed_is_retried_and_restarted(stage: Stage) -> None:
     assert (row["state"], row["steps"][0]["error"]) == ("failed", "OSError: down")
     assert stage("workflow", "retry", "Flow", "c", "--from", "work", *app).code == 0
     assert stage("workflow", "restart", "Flow", "c", *app).code == 0
+
+
+def test_they_are_listed_by_state_and_started_into_a_queue(stage: Stage) -> None:
+    app = ("--app", "app.py")
+    stage("workflow", "start", "Flow", "a", "good", *app)
+    assert "no workflows match" in stage("workflow", "ls", "Other").words
+    stage("workflow", "start", "Flow", "b", "bad", *app)
+    queued = stage(
+        "workflow", "start", "Flow", "q", "good", *app, "--queue", "mail", "--queue-key", "acme", "--json"
+    ).json
+    assert (queued["state"], queued["queue"], queued["queue_key"]) == ("queued", "mail", "acme")
+    stage("call", "Flow", "a", "status", *app)
+    stage("call", "Flow", "b", "status", *app)
+    rows = stage("workflow", "ls", "--json").json["workflows"]
+    assert [(row["key"], row["state"]) for row in rows[:2]] == [("a", "waiting"), ("b", "failed")]
+    shown = stage("workflow", "ls", "Flow", "--state", "failed").words
+    assert ("Flow b failed" in shown, "Flow a" in shown) == (True, False)
+    first = stage("workflow", "ls", "-n", "1", "--json").json
+    assert [row["key"] for row in first["workflows"]] == ["a"]
+    second = stage("workflow", "ls", "-n", "1", "--after", first["next"], "--json").json
+    assert [row["key"] for row in second["workflows"]] == ["b"]
+    assert stage("workflow", "ls", "--state", "asleep").code != 0
+    assert stage("workflow", "start", "Flow", "c", "good", *app, "--queue-key", "acme").code == 2

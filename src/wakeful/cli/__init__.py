@@ -38,7 +38,10 @@ _THEMES = {
         "schedules": ("schedules", "List schedules: of an object, a class, or all."),
         "why": ("why", "Why a schedule ran or did not: its verdicts, newest first."),
         "jobs": ("jobs", "List, show and cancel jobs."),
-        "workflow": ("workflows", "Show a workflow and its steps; start, send, pause, cancel, retry and fork one."),
+        "workflow": (
+            "workflows",
+            "List workflows, show one and its steps; start, send, pause, cancel, retry and fork one.",
+        ),
         "queues": ("queues", "What waits and runs in which queue; pausing one."),
         "parked": ("parked", "What failed for good and waits for a person."),
         "calls": ("calls", "What is under way, since when, waiting for what; and cancelling it."),

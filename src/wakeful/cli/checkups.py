@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from wakeful.cli.output import iso, length, many, now_ms, own_ms
 from wakeful.policy.retry import CRASHES_MAX
 from wakeful.store.protocol import MembershipTable, Query, Store
+from wakeful.values.times import from_datetime
 from wakeful.views.due import Line, line_of
 from wakeful.views.nodes import ClusterMember, Members, members, ranges
 from wakeful.views.timer_names import name_words, own_classes
@@ -76,6 +77,7 @@ LEASE_REMEDY = (
 HELD_MS = 1_000  # of a lease: less is a loop that works
 LATE_MS = 600_000  # calls that ran out of time longer ago are history
 LATE_SAID = 5
+STILL_MS = 600_000  # for so long a queue may let nobody go before it is said
 ALL_DRAINING = "every node is draining, so none gives its shards up: timers fire, and load balancers, by /readyz, send nothing here"
 
 Statuses = dict[str, dict[str, Any]]
@@ -316,6 +318,31 @@ def _shards(found: Members) -> list[Finding]:
         text = f"{many(len(shards), 'shard')} in the name of node {owner}, which is gone: their timers wait"
         remedy = "see the logs of the living nodes; one takes them over within seconds"
         findings.append(Finding("shards", "fail", text, remedy, f"shards {ranges(shards)}"))
+    return findings
+
+
+async def queues(store: Store) -> list[Finding]:
+    """Queues in which somebody waits and nobody is let go, and why."""
+    from wakeful.queues.queues import list_queues
+
+    now, findings = now_ms(), list[Finding]()
+    for queue in await list_queues(store, now):
+        still_ms = 0 if queue.moved_at is None else now - from_datetime(queue.moved_at)
+        if still_ms < STILL_MS + max(queue.debounce_ms, queue.debounce_most_ms) or (
+            queue.opens_at is not None and queue.paused_at is None
+        ):
+            continue
+        waits = f"queue {queue.name}: {queue.waiting:,} wait, and nobody was let go for {length(still_ms)}"
+        if queue.paused_at is not None:
+            text = f"{waits}: it is paused" + (f" ({queue.note})" if queue.note else "")
+            remedy = f"wakeful queues resume {queue.name}"
+        elif queue.concurrency is not None and queue.running >= queue.concurrency:
+            text = f"{waits}: {many(queue.running, 'place')} of {queue.concurrency} taken"
+            remedy = "see what holds them: wakeful jobs --state running, wakeful workflow ls; or raise its concurrency"
+        else:
+            text = f"{waits}, though {queue.running:,} run"
+            remedy = "each of its keys has its share (key_concurrency, key_rate), or no node runs: see above"
+        findings.append(Finding("queues", "warn", text, remedy))
     return findings
 
 

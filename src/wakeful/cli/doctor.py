@@ -104,6 +104,7 @@ async def _look(url: str, program: "Registry | None") -> AsyncIterator[Finding]:
             ("migrate", lambda: checkups.migrations(store, None if program is None else _migrations(program), heard)),
             ("timers", lambda: checkups.timers(store, cluster, said)),
             ("parked", lambda: _parked(store)),
+            ("queues", lambda: checkups.queues(store)),
             ("latency", lambda: checkups.latency(store)),
             ("clock", lambda: checkups.clock(store)),
             ("clock", lambda: checkups.ahead(store)),

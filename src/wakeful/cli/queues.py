@@ -10,7 +10,7 @@ from wakeful.cli.exit_codes import FAILED, OK, one_line
 
 @click.group("queues", cls=options.ListingGroup)
 def queues() -> None:
-    """What jobs go through so that no more run at once, or in a stretch of time.
+    """What jobs and workflows go through so that no more run at once, or in a stretch of time.
 
     Without a subcommand it lists. All take --store and --json.
     """
@@ -41,9 +41,9 @@ async def _list(url: str, as_json: bool) -> None:
             note = (
                 row["note"] if row["paused_at"] else f"the next may go at {row['opens_at']}" if row["opens_at"] else ""
             )
-            counts = (str(row["running"]), str(row["waiting"]), str(row["admitted"]))
+            counts = (str(row["running"]), str(row["waiting"]), row["oldest_at"] or "", str(row["admitted"]))
             cells.append((row["name"], state, *counts, limits_words(row), one_line(note)))
-        put_table(["queue", "state", "running", "waiting", "let go", "limits", "…note"], cells)
+        put_table(["queue", "state", "running", "waiting", "since", "let go", "limits", "…note"], cells)
 
 
 @options.command("pause")

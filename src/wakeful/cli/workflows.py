@@ -20,7 +20,7 @@ _app_option = options.app_option("When no process runs the store: run this progr
 
 @click.group("workflow")
 def workflow() -> None:
-    """Show a workflow and its steps; start, send, pause, resume, cancel, retry, restart and fork one. All take --json."""
+    """List workflows, show one and its steps; start, send, pause, resume, cancel, retry, restart and fork one. All take --json."""
 
 
 def _workflow_arguments(function: F) -> F:
@@ -37,14 +37,77 @@ def show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None:
     asyncio.run(_show(cls, key, limit, url, as_json))
 
 
+@options.command("ls")
+@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=known_names.classes)
+@click.option(
+    "--state", metavar="STATE", help="running, sleeping, waiting, queued, paused, parked, done, failed or cancelled."
+)
+@click.option("--prefix", metavar="TEXT", help="Only keys that begin like that (case matters).")
+@click.option("--after", metavar="CURSOR", help="Where the last page ended: its `next`.")
+@options.limit_option(50)
+@options.store_option
+def listing(
+    cls: str | None, state: str | None, prefix: str | None, after: str | None, limit: int, url: str, as_json: bool
+) -> None:
+    """List workflows by class and key, without waking them."""
+    asyncio.run(_list(cls, state, prefix, after, limit, url, as_json))
+
+
+async def _list(
+    cls: str | None, state: str | None, prefix: str | None, after: str | None, limit: int, url: str, as_json: bool
+) -> None:
+    from wakeful.cli.output import put_json, put_line, put_table
+    from wakeful.cli.session import viewing
+    from wakeful.views.workflows import page
+
+    async with viewing(url) as view:
+        listed = await page(view, cls, state, limit, after, prefix=prefix)
+    if as_json:
+        put_json({"workflows": listed.rows, "next": listed.cursor})
+        return
+    if listed.rows:
+        cells = [
+            (
+                row["class"],
+                row["key"],
+                row["state"],
+                row["since"] or "",
+                row["wake_at"] or "",
+                one_line(row["error"] or ", ".join(row["waits_for"])),
+            )
+            for row in listed.rows
+        ]
+        put_table(["class", "key", "state", "since", "goes on at", "…what"], cells)
+    else:
+        put_line("no workflows" + (" match" if cls or state or prefix or after else " have been started"), "dim")
+    if listed.cursor is not None:
+        put_line(f"there may be more: --after {listed.cursor}", "dim")
+
+
 @options.command("start")
 @_workflow_arguments
 @click.argument("args", metavar="[ARGUMENT]...", nargs=-1)
+@click.option("--queue", metavar="NAME", help="The queue that it goes through; the program says its limits.")
+@click.option("--queue-key", metavar="KEY", help="And as whose.")
 @_app_option
 @options.store_option
-def start(cls: str, key: str, args: tuple[str, ...], target: str | None, url: str, as_json: bool) -> None:
+def start(
+    cls: str,
+    key: str,
+    args: tuple[str, ...],
+    queue: str | None,
+    queue_key: str | None,
+    target: str | None,
+    url: str,
+    as_json: bool,
+) -> None:
     """Start CLASS/KEY. Each argument is JSON, or plain text if it isn't. Again with the same changes nothing."""
-    asyncio.run(_call(cls, key, "start", tuple(_value(one) for one in args), target, url, as_json))
+    from wakeful.policy.queue_terms import Queue
+
+    if queue is None and queue_key is not None:
+        raise CommandError("--queue-key goes with --queue", code="queue.option", exit_code=USAGE)
+    option = {} if queue is None else {"queue": Queue(queue, key=queue_key)}
+    asyncio.run(_call(cls, key, "start", tuple(_value(one) for one in args), target, url, as_json, option))
 
 
 @options.command("send")
@@ -95,7 +158,7 @@ def fork(cls: str, key: str, new_key: str, from_step: str | None, target: str | 
     asyncio.run(_act(cls, key, "fork", (new_key, from_step), target, url, as_json))
 
 
-for _command in (show, start, send, retry, fork):
+for _command in (listing, show, start, send, retry, fork):
     workflow.add_command(_command)
 _plain("pause", "Have CLASS/KEY begin nothing more; functions that run come to their end. Leaves an audit row.")
 _plain("resume", "Have CLASS/KEY go on, from a pause or from where it was parked. Leaves an audit row.")
@@ -111,13 +174,20 @@ def _value(given: str) -> Any:
 
 
 async def _call(
-    cls: str, key: str, method: str, args: tuple[Any, ...], target: str | None, url: str, as_json: bool
+    cls: str,
+    key: str,
+    method: str,
+    args: tuple[Any, ...],
+    target: str | None,
+    url: str,
+    as_json: bool,
+    option: dict[str, Any] | None = None,
 ) -> None:
     from wakeful.cli.session import ask
     from wakeful.values.ids import ObjectId, check_class, check_key
 
     id = ObjectId(check_class(cls), check_key(cls, key))
-    await ask(id, method, args, {}, url=url, target=target, what="workflow")
+    await ask(id, method, args, option or {}, url=url, target=target, what="workflow")
     await _show(cls, key, SHOWN, url, as_json)
 
 

@@ -267,6 +267,7 @@ class SyncLooks(BlockingClient):
     restore = Blocked(Client.restore)
     reset = Blocked(Client.reset)
     workflow = Blocked(Client.workflow)
+    workflows = Blocked(Client.workflows)
     pause_workflow = Blocked(Client.pause_workflow)
     resume_workflow = Blocked(Client.resume_workflow)
     cancel_workflow = Blocked(Client.cancel_workflow)
@@ -286,6 +287,10 @@ class SyncLooks(BlockingClient):
     nodes = Blocked(Client.nodes)
     drain = Blocked(Client.drain)
     undrain = Blocked(Client.undrain)
+    queues = Blocked(Client.queues)
+    queue = Blocked(Client.queue)
+    pause_queue = Blocked(Client.pause_queue)
+    resume_queue = Blocked(Client.resume_queue)
     webhooks = Blocked(Client.webhooks)
     test_webhook = Blocked(Client.test_webhook)
 

@@ -12,7 +12,7 @@ from wakeful.client.wire import segment
 from wakeful.jobs.ids import parse_id
 from wakeful.jobs.job import Batch, Job, JobSpec, Page, R
 from wakeful.jobs.signatures import type_schedule
-from wakeful.policy.queue_terms import Queue
+from wakeful.policy.queue_terms import NO_TERMS, Queue
 from wakeful.policy.retry import RetryPolicy
 from wakeful.runtime.calls import Method
 from wakeful.runtime.registry import name_of
@@ -145,11 +145,11 @@ class ClientJobs:
                 f"{where}{spec.method!r} is no method of a stub; write client.get(Class, key).method",
                 code="handler.type",
             )
-        if spec.queue is not None:
+        if spec.queue is not None and (not isinstance(spec.queue, Queue) or spec.queue.terms != NO_TERMS):
             raise BadOption(
-                f"{where}queue={spec.queue.name!r}: over HTTP a job can't be put into a queue; schedule it in a method "
-                "of the program, and call that",
-                code="queue.client",
+                f"{where}queue: over HTTP it is a Queue(name), with a key if there is one; its limits are for the program "
+                "to say",
+                code="queue.outside",
             )
         target = spec.method.target
         body = {
@@ -166,6 +166,8 @@ class ClientJobs:
             "priority": spec.priority,
             "depends_on": [getattr(one, "id", one) for one in spec.depends_on],
         }
+        if spec.queue is not None:
+            body["queue"] = {"name": spec.queue.name, "key": spec.queue.key}
         return body if spec.retry is None else body | {"retry": waits(spec.retry)}
 
 

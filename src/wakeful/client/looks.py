@@ -164,6 +164,19 @@ class Looks:
         found: Row = await self._look(f"{object_path(cls, key)}/workflow", {"limit": limit})
         return found
 
+    async def workflows(
+        self,
+        cls: Class | None = None,
+        *,
+        state: str | None = None,
+        prefix: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Rows:
+        """Workflows by class and key, in this state."""
+        given = {"class": _name(cls), "state": state, "prefix": prefix, "limit": limit, "cursor": cursor}
+        return await self._rows("/v1/workflows", given)
+
     async def pause_workflow(self, cls: Class, key: str) -> Row:
         """Have it begin nothing more, until `resume_workflow`."""
         return await self._workflow(cls, key, "pause", {})
@@ -243,6 +256,25 @@ class Looks:
         """Let it own shards again."""
         await self._do("POST", f"/v1/nodes/{segment(node)}/undrain")
 
+    async def queues(self) -> Rows:
+        """Queues, with what runs and waits in each, and what it holds to."""
+        return await self._rows("/v1/queues")
+
+    async def queue(self, name: str) -> Row:
+        """One of them; `UnknownObject` when nothing has gone through it."""
+        found: Row = await self._look(f"/v1/queues/{segment(name)}")
+        return found
+
+    async def pause_queue(self, name: str, note: str = "") -> Row:
+        """Let nobody in it go until it is resumed; how it stands then."""
+        found: Row = await self._do("POST", f"/v1/queues/{segment(name)}/pause", {"note": note})
+        return found
+
+    async def resume_queue(self, name: str) -> Row:
+        """Let those that wait in it go again; how it stands then."""
+        found: Row = await self._do("POST", f"/v1/queues/{segment(name)}/resume", {})
+        return found
+
     async def webhooks(self) -> Rows:
         """Who is told of what happens, with the latest deliveries."""
         return await self._rows("/v1/webhooks")
@@ -270,6 +302,18 @@ class Looks:
         async with aclosing(self._follow("/v1/events", query)) as told:
             async for _, event in told:
                 yield event
+
+    async def published(self, cls: Class, key: str) -> AsyncIterator[Any]:
+        """What a workflow publishes, from the first value on, to its end; after a broken connection it goes on where it was."""
+        async with aclosing(self._follow(f"{object_path(cls, key)}/watch", {})) as told:
+            async for kind, data in told:
+                if kind == "problem":
+                    body = msgspec.json.encode(data)
+                    raise error_of(data["status"], "application/problem+json", {}, body, self._wire.url)
+                if kind == "over":
+                    return
+                if kind == "published":
+                    yield data["value"]
 
     async def _news(self, cls: Class, key: str) -> AsyncGenerator[Snapshot | Row]:
         """A machine's snapshots, put together of what has changed, and the events that it emits."""

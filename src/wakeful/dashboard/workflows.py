@@ -18,6 +18,7 @@ WIDTH = 1_000  # of the timeline, in its own measure
 LEAST = 6  # of a step that took no time
 # What can be done to one in each state.
 ACTS = {
+    "queued": ("pause", "cancel"),
     "running": ("pause", "cancel"),
     "sleeping": ("pause", "cancel"),
     "waiting": ("pause", "cancel"),

@@ -19,10 +19,11 @@ from wakeful.views.nodes import PlainNode
 from wakeful.views.objects import PlainObject, PlainObjectRow, PlainStored
 from wakeful.views.parked import PlainParked
 from wakeful.views.plain import Instant, OfObject
+from wakeful.views.queues import PlainQueue
 from wakeful.views.schedules import PlainSchedule, PlainStanding
 from wakeful.views.search import PlainHit
 from wakeful.views.webhooks import PlainDelivery, PlainTest, PlainWebhook
-from wakeful.views.workflows import PlainStep, PlainWorkflow
+from wakeful.views.workflows import PlainStep, PlainWorkflow, PlainWorkflowRow
 
 Schema = dict[str, Any]
 
@@ -142,6 +143,7 @@ NAMES: dict[Any, str] = {
     PlainArguments: "Arguments",
     ResetAnswer: "MachineReset",
     PlainWorkflow: "Workflow",
+    PlainWorkflowRow: "WorkflowRow",
     PlainStep: "WorkflowStep",
     PlainJob: "Job",
     PlainJobDetail: "JobDetail",
@@ -149,6 +151,7 @@ NAMES: dict[Any, str] = {
     JobBatchAnswer: "JobBatch",
     JobCancelAnswer: "JobCancelled",
     PlainParked: "Parked",
+    PlainQueue: "Queue",
     RedriveAnswer: "Redriven",
     PlainNode: "Node",
     ForgetAnswer: "Forgotten",
@@ -229,6 +232,8 @@ SCHEMAS: dict[str, Schema] = {name: _fields(kind) for kind, name in NAMES.items(
     "SchedulePage": _page("Schedule"),
     "ParkedPage": _page("Parked"),
     "JobPage": _page("Job"),
+    "QueuePage": _page("Queue"),
+    "WorkflowPage": _page("WorkflowRow"),
     "NodePage": _page("Node", unowned=list[int], lost=dict[str, list[int]]),
     "WebhookPage": _page("Webhook"),
     "CallPage": _page("Call", mute=list[str]),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.http.asks import MSGPACK, Answer, Ask, result_of
 from wakeful.http.problems import Problem, Raised
+from wakeful.http.queues import queue_of
 from wakeful.http.table import deadline_ms, length_ms, read_query
 from wakeful.operations.arguments import Signature, signature_of
 from wakeful.values.errors import WakefulError
@@ -37,11 +38,15 @@ async def call(ask: Ask) -> Answer:
             raise Problem(405, "method.not_allowed", words, allow="GET, HEAD, OPTIONS") from None
         raise
     media, is_long = ask.media, ask.is_long
-    signature = signature_of(node.registry.by_name(id.cls), method)
+    known = node.registry.by_name(id.cls)
+    signature = signature_of(known, method)
+    has_queue = method == "start" and getattr(known.cls, "__wakeful_workflow__", False)
 
     def arguments() -> tuple[tuple[Any, ...], dict[str, Any]]:
         value = ask.exact_value() if signature.is_exact else ask.value()
         args, kwargs = arguments_of(signature, value, media)
+        if has_queue and "queue" in kwargs:
+            kwargs = {**kwargs, "queue": queue_of(kwargs["queue"])}
         return node.copy_call(id, method, args, kwargs) if is_long else (args, kwargs)
 
     args, kwargs = await ask.beside(arguments)

@@ -16,6 +16,7 @@ from wakeful.http.calls import request_key
 from wakeful.http.looks import connection_of
 from wakeful.http.machine_watch import shown_to
 from wakeful.http.problems import Problem
+from wakeful.http.queues import QueueName, queue_of
 from wakeful.http.table import read_body
 from wakeful.jobs.ids import parse_id
 from wakeful.jobs.job import Job, JobSpec
@@ -55,6 +56,7 @@ class Asked(Struct, forbid_unknown_fields=True, kw_only=True):
     retry: Waits | None = None
     priority: int = 0
     depends_on: list[str] = []
+    queue: QueueName | str | None = None
 
 
 class One(Asked, forbid_unknown_fields=True, kw_only=True):
@@ -204,4 +206,5 @@ def _make_spec(
         None if asked.retry is None else asked.retry.policy(),
         asked.priority,
         asked.depends_on,
+        queue_of(asked.queue),
     )

@@ -69,7 +69,7 @@ def prefix_of(ask: Ask) -> str | None:
     return asked if asked.startswith(bound) else bound
 
 
-def _is_outside(ask: Ask) -> bool:
+def is_outside(ask: Ask) -> bool:
     """The beginning asked for and the caller's own have nothing in common."""
     bound, asked = ask.who.prefix, ask.query.get("prefix")
     return bound is not None and asked is not None and not (asked.startswith(bound) or bound.startswith(asked))
@@ -85,7 +85,7 @@ async def list_classes(ask: Ask) -> Answer:
 
 
 async def list_objects(ask: Ask) -> Answer:
-    if _is_outside(ask):
+    if is_outside(ask):
         return page_answer(ask, [], None)
     asked = ask.query
     found = await objects.page(
@@ -95,7 +95,7 @@ async def list_objects(ask: Ask) -> Answer:
 
 
 async def list_due(ask: Ask) -> Answer:
-    if _is_outside(ask):
+    if is_outside(ask):
         return page_answer(ask, [], None)
     asked = ask.query
     prefix = prefix_of(ask)
@@ -106,7 +106,7 @@ async def list_due(ask: Ask) -> Answer:
 
 
 async def list_ledger(ask: Ask) -> Answer:
-    if _is_outside(ask):
+    if is_outside(ask):
         return page_answer(ask, [], None)
     asked = ask.query
     id = ObjectId(asked["class"], asked["key"]) if asked["class"] and asked["key"] else None
@@ -119,7 +119,7 @@ async def list_ledger(ask: Ask) -> Answer:
 
 
 async def list_schedules(ask: Ask) -> Answer:
-    if _is_outside(ask):
+    if is_outside(ask):
         return page_answer(ask, [], None)
     asked = ask.query
     named = [asked[name] for name in ("class", "key", "tag", "state", "contains", "limit", "cursor")]
@@ -128,7 +128,7 @@ async def list_schedules(ask: Ask) -> Answer:
 
 
 async def list_jobs(ask: Ask) -> Answer:
-    if _is_outside(ask):
+    if is_outside(ask):
         return page_answer(ask, [], None)
     asked = ask.query
     page = await jobs.page(
@@ -147,7 +147,7 @@ async def list_jobs(ask: Ask) -> Answer:
 
 
 async def list_parked(ask: Ask) -> Answer:
-    if _is_outside(ask):
+    if is_outside(ask):
         return page_answer(ask, [], None)
     asked = ask.query
     age = asked["older_than"]
@@ -175,7 +175,7 @@ async def list_webhooks(ask: Ask) -> Answer:
 
 
 async def list_calls(ask: Ask) -> Answer:
-    if _is_outside(ask):
+    if is_outside(ask):
         return json_answer({"rows": [], "cursor": None, "mute": []})
     asked = ask.query
     found = await calls.page(ask.view, asked["class"], asked["key"], asked["limit"], prefix=prefix_of(ask))

@@ -2,7 +2,7 @@
 
 Who asks is known by the name of their token, and the class says what that caller sees (`visible`, `audible`): of what
 calls answer, and of the news at `/v1/objects/{class}/{key}/watch`, as server-sent events here and over a WebSocket in
-`watch_socket`.
+`watch_socket`. What a workflow publishes is there too, see `workflow_watch`.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from wakeful.http.looks import connection_of, object_of
 from wakeful.http.problems import Problem, Raised, problem_of
 from wakeful.http.stream import RETRY_MS, Ends, only_head, put, run_stream, unless
 from wakeful.http.table import flag
+from wakeful.http.workflow_watch import watch_workflow
 from wakeful.machine import Machine
 from wakeful.machines.news import SEEN, MachineWatch
 from wakeful.machines.node_machines import feature_of
@@ -26,6 +27,7 @@ from wakeful.values.errors import NotRunning, WakefulError
 from wakeful.values.ids import ObjectId
 from wakeful.values.json_patch import diff, json_bytes
 from wakeful.views.plain import plain
+from wakeful.workflows.node_workflows import feature_of as workflows_of
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -108,6 +110,9 @@ class Speech:
 async def watch(ask: Ask) -> Answer | None:
     """Its snapshots and the events that it emits, as server-sent events; first of all how it stands."""
     id = object_of(ask)
+    if id.cls in workflows_of(ask.node).classes:
+        await watch_workflow(ask, id)
+        return None
     await check_watched(ask.node, ask.gate, connection_of(ask), ask.who, id)
     if ask.scope["method"] == "HEAD":
         await only_head(ask)
@@ -137,8 +142,11 @@ async def watch(ask: Ask) -> Answer | None:
 
 async def check_watched(node: "Node", gate: "Gate", connection: "HTTPConnection", who: "Caller", id: ObjectId) -> None:
     """`Problem` when there is nothing to watch; who may not ask for its snapshot may not watch it either."""
+    if id.cls in workflows_of(node).classes:
+        words = f"{id.cls} is a Workflow: what it publishes comes as server-sent events, and not over a WebSocket"
+        raise Problem(404, "machine.class", words)
     if id.cls not in feature_of(node).classes:
-        raise Problem(404, "machine.class", f"{id.cls} is no Machine, so there is nothing to watch")
+        raise Problem(404, "machine.class", f"{id.cls} is no Machine or Workflow, so there is nothing to watch")
     await gate.check_exposed(connection, who, id.cls, id.key, "snapshot")
 
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from wakeful.http.acts import acts_of
 from wakeful.http.asks import Answer, Ask, json_answer
-from wakeful.http.looks import connection_of, object_of
+from wakeful.http.looks import connection_of, is_outside, object_of, page_answer, prefix_of
 from wakeful.http.problems import Problem
 from wakeful.http.table import read_body
 from wakeful.values.ids import check_key
@@ -36,6 +36,17 @@ class WorkflowFork(Struct, forbid_unknown_fields=True):
 async def show(ask: Ask) -> Answer:
     """How it stands, with its last steps."""
     return json_answer(await workflows.show(ask.view, object_of(ask), ask.query["limit"]))
+
+
+async def list_workflows(ask: Ask) -> Answer:
+    """By class and key, in a state."""
+    asked = ask.query
+    if is_outside(ask):
+        return page_answer(ask, [], None)
+    found = await workflows.page(
+        ask.view, asked["class"], asked["state"], asked["limit"], asked["cursor"], prefix=prefix_of(ask)
+    )
+    return page_answer(ask, found.rows, found.cursor)
 
 
 async def retry(ask: Ask) -> Answer:

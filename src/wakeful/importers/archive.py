@@ -18,6 +18,7 @@ from wakeful.jobs.payload import readable_payload
 from wakeful.machines.records import ROW as MACHINE
 from wakeful.policy.limits import check_storage_key, check_value_size
 from wakeful.policy.order import INSERTED
+from wakeful.runtime.admission import read_place
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.codec import decode_loosely
 from wakeful.values.commits import (
@@ -113,8 +114,21 @@ def _bar_of_workflow(id: ObjectId, name: str, data: bytes) -> Bar | None:
         asks = any(isinstance(wait, list) and wait[1:2] in (["call"], ["result"]) for wait in kept.get("waits") or ())
         if asks or kept.get("parent") is not None or kept.get("listeners"):
             return Bar("actors", f"{id} is a workflow that waits for another object, or that one waits for")
+        if kept.get("place") is not None:
+            return _bar_of_place(id, kept["place"])
     if isinstance(kept, list) and kept[1:2] == ["start"]:
         return Bar("actors", f"{id} is a workflow that has started others; they would lose each other")
+    return None
+
+
+def _bar_of_place(id: ObjectId, data: object) -> Bar | None:
+    """Its place is known to a queue that stays where it is."""
+    try:
+        place = read_place(data)  # type: ignore[arg-type]
+    except (msgspec.DecodeError, TypeError):
+        return Bar("row", f"what {id} keeps of its queue can't be read")
+    if place.ticket is not None:
+        return Bar("queue", f"{id} is a workflow with a place in a queue", "when it has given that back")
     return None
 
 
@@ -130,6 +144,8 @@ def bar_of_timer(timer: Timer) -> Bar | None:
         if kept.waits or kept.batch is not None:
             why = f"{timer.id} has a job that waits for others or belongs to a batch"
             return Bar("jobs", why, "when they have run")
+        if kept.ticket is not None:
+            return Bar("queue", f"{timer.id} has a job with a place in a queue", "when it has given that back")
     return None
 
 

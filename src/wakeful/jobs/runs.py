@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from wakeful.jobs.ids import PLACE, PREFIX, attempt_id, job_id, new_token
+from wakeful.jobs.ids import PLACE, PREFIX, attempt_id, job_id
 from wakeful.jobs.job import Again, Job, Stop
 from wakeful.jobs.job_owner import end_failed, end_forgotten
 from wakeful.jobs.job_request import check_own, leave_queue
@@ -27,7 +27,7 @@ from wakeful.jobs.payload import (
 from wakeful.jobs.queries import is_duplicate
 from wakeful.jobs.retries import ask
 from wakeful.policy.retry import Retry
-from wakeful.runtime.admission import QueuePlace, join_timer, with_ticket
+from wakeful.runtime.admission import QueuePlace, join_timer, new_ticket, with_ticket
 from wakeful.runtime.timer_handler import Failed, Park, RowTimers, RunLater
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
@@ -138,7 +138,7 @@ class JobRuns(RowTimers):
     def _join_queue(self, turn: Turn, timer: Timer, kept: JobPayload, place: QueuePlace) -> None:
         """It is due: it lies down again until its queue says that it may run."""
         node = turn.activation.node
-        place = with_ticket(place, new_token(node.dice))
+        place = with_ticket(place, new_ticket(node))
         held = timer.later(due_at=HELD_AT, attempt=timer.attempt)
         turn.set_timer(replace(held, payload=encode_kept(replace(kept, place=place))))
         seq = self._feature.order.next(node.clock.now())

@@ -62,7 +62,7 @@ async def resume(context: "Context") -> bool:
     book = await _there(context, RESUME)
     if not book.state.paused_at:
         return False
-    book.state.paused_at, book.state.note = 0, ""
+    book.state.paused_at, book.state.note, book.state.moved_at = 0, "", book.now
     await admit(book)
     return True
 

@@ -7,10 +7,10 @@ from msgspec import Struct
 
 from wakeful.policy.queue_terms import opens_at
 from wakeful.queues.feature import PAUSE, RESUME, unknown_queue
-from wakeful.queues.records import STATE, QueueState, decode_row
+from wakeful.queues.records import STATE, TICKETS, QueueState, Ticket, decode_row
 from wakeful.runtime.admission import QUEUES
 from wakeful.runtime.object_runtime import NodeRuntime
-from wakeful.store.protocol import Query
+from wakeful.store.protocol import Query, Range
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import NotRunning
 from wakeful.values.ids import ObjectId, check_key
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from wakeful.store.protocol import Store
 
 PAGE = 200
+TICKETS_END = f"{TICKETS[:-1]};"  # right behind the names of all of them
+LOOKED_PAST = 1_000  # of those that run; where more do, nobody says for how long the first has waited
 
 
 class QueueInfo(Struct, frozen=True):
@@ -56,6 +58,8 @@ class QueueInfo(Struct, frozen=True):
     admitted: int  # since it began
     dropped: int
     replaced: int
+    oldest_at: datetime | None  # since when the one waits that has waited for longest
+    moved_at: datetime | None  # while somebody waits: since when nobody was let go
 
 
 Infos = list[QueueInfo]
@@ -80,7 +84,7 @@ class Queues:
         """How it stands on disk; `UnknownObject` when nothing has gone through one of that name."""
         node, id = self._node("get"), _id(name)
         home = node.home(id)
-        return await home.reading(_get(home.store, name, home.clock.now()))
+        return await home.reading(get_queue(home.store, name, home.clock.now()))
 
     async def list(self) -> Infos:
         """All there are, by name."""
@@ -106,31 +110,47 @@ def _id(name: str) -> ObjectId:
     return ObjectId(QUEUES, check_key("queue", name))
 
 
-async def _get(store: "Store", name: str, now: int) -> QueueInfo:
+async def get_queue(store: "Store", name: str, now: int) -> QueueInfo:
     """The queue of that name, or `UnknownObject`."""
     rows = await store.read(ObjectId(QUEUES, name), SYSTEM, [STATE[1]])
     if STATE[1] not in rows:
         raise unknown_queue(name)
-    return _info(name, decode_row(rows[STATE[1]], QueueState), now)
+    return await _info(store, name, decode_row(rows[STATE[1]], QueueState), now)
 
 
-async def list_queues(store: "Store", now: int) -> list[QueueInfo]:
-    """All that something has gone through, by name."""
+async def list_queues(store: "Store", now: int, most: int | None = None) -> list[QueueInfo]:
+    """All that something has gone through, or so many of them, by name."""
     queues: list[QueueInfo] = []
-    query = Query(cls=QUEUES, limit=PAGE)
+    size = PAGE if most is None else min(PAGE, most)
+    query = Query(cls=QUEUES, limit=size)
     while page := await store.find_objects(query):
         for info in page:
             rows = await store.read(info.id, SYSTEM, [STATE[1]])
-            queues += [_info(info.id.key, decode_row(data, QueueState), now) for data in rows.values()]
-        if len(page) < PAGE:
+            for data in rows.values():
+                queues.append(await _info(store, info.id.key, decode_row(data, QueueState), now))
+            if most is not None and len(queues) >= most:
+                return queues
+        if len(page) < size:
             break
-        query = Query(cls=QUEUES, limit=PAGE, after=page[-1].id)
+        query = Query(cls=QUEUES, limit=size, after=page[-1].id)
     return queues
 
 
-def _info(name: str, state: QueueState, now: int) -> QueueInfo:
+async def _oldest_at(store: "Store", name: str) -> int:
+    """Since when the first waits: tickets are in the order in which they came, and those that run are looked past."""
+    rows = await store.scan(ObjectId(QUEUES, name), SYSTEM, Range(TICKETS, TICKETS_END, False, LOOKED_PAST))
+    for _, data in rows:
+        ticket = decode_row(data, Ticket)
+        if not ticket.running_at:
+            return ticket.joined_at
+    return 0
+
+
+async def _info(store: "Store", name: str, state: QueueState, now: int) -> QueueInfo:
     terms, paused_at, said_at = state.terms, state.paused_at, state.said_at
     opens = opens_at(terms.rate, state.starts, now)
+    oldest_at = await _oldest_at(store, name) if state.waiting else 0
+    moved_at = state.moved_at if state.waiting else 0
     return QueueInfo(
         name=name,
         running=state.running,
@@ -149,4 +169,6 @@ def _info(name: str, state: QueueState, now: int) -> QueueInfo:
         admitted=state.admitted,
         dropped=state.dropped,
         replaced=state.replaced,
+        oldest_at=to_datetime(oldest_at) if oldest_at else None,
+        moved_at=to_datetime(moved_at) if moved_at else None,
     )

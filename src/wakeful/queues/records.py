@@ -52,6 +52,7 @@ class QueueState(Struct, array_like=True):
     admitted: int = 0  # since it began
     dropped: int = 0
     replaced: int = 0
+    moved_at: int = 0  # when the last was let go, or the first came to wait
 
 
 class QueueLine(Struct, array_like=True):
@@ -78,6 +79,7 @@ class Ticket(Struct, array_like=True):
     request: JoinRequest
     place: int = -1  # in its list; -1: in none
     running_at: int = 0  # since when; 0: it waits
+    joined_at: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -89,6 +89,7 @@ def _let_go(book: QueueBook, line: QueueLine, ticket: Ticket) -> None:
     state.waiting -= 1
     state.running += 1
     state.admitted += 1
+    state.moved_at = now
     line.running += 1
     state.starts = add_start(terms.rate, state.starts, now)
     line.starts = add_start(terms.key_rate, line.starts, now)
@@ -111,7 +112,9 @@ async def _join(book: QueueBook, request: JoinRequest) -> None:
         _reply(book, request, DROP, f"throttled: {terms.throttle} of its key; the next may come in {left_ms} ms")
         return
     line.joins = add_start(terms.throttle, line.joins, book.now)
-    ticket = Ticket(request)
+    ticket = Ticket(request, joined_at=book.now)
+    if not state.waiting:
+        state.moved_at = book.now
     state.waiting += 1
     if terms.debounce_ms:
         await _debounce(book, line, ticket)

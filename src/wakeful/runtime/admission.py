@@ -69,8 +69,14 @@ class QueueReply(Struct, array_like=True, frozen=True, gc=False):
 
 
 _encoder = msgspec.msgpack.Encoder()
+_places = msgspec.msgpack.Decoder(QueuePlace)
 _joins = msgspec.msgpack.Decoder(JoinRequest)
 _replies = msgspec.msgpack.Decoder(QueueReply)
+
+
+def new_ticket(node: "NodeRuntime") -> str:
+    """One that nobody else can have; in their order those who came first are first."""
+    return f"{node.clock.now():012x}{int(node.dice.random() * (1 << 48)):012x}"
 
 
 def join_timer(node: "NodeRuntime", timer: Timer, place: QueuePlace, seq: int, *, reply: str) -> Timer:
@@ -115,6 +121,16 @@ def decode_reply(timer: Timer) -> QueueReply:
 def with_ticket(place: QueuePlace, ticket: str | None) -> QueuePlace:
     """The same, asking with that ticket, or without one. It has said its terms, which others may have changed since."""
     return replace(place, ticket=ticket)
+
+
+def pack_place(place: QueuePlace) -> bytes:
+    """A place as who waits may keep it."""
+    return _encoder.encode(place)
+
+
+def read_place(data: bytes) -> QueuePlace:
+    """What `pack_place` made."""
+    return _places.decode(data)
 
 
 def says_terms(place: QueuePlace | JoinRequest) -> bool:

@@ -35,6 +35,21 @@ def turn(env: Env, id: ObjectId, method: str, way: Coroutine[Any, Any, T]) -> Co
     return way if span is None else within(span, way)
 
 
+def step(
+    env: Env, id: ObjectId, label: str, run_id: str, attempt: int, way: Coroutine[Any, Any, T]
+) -> Coroutine[Any, Any, T]:
+    """One attempt of a workflow's step."""
+    if env.tracer is None or TRACE.get() == UNSAMPLED:
+        return way
+    span = begin(env, env.tracer, "step", id, label)
+    if span is None:
+        return way
+    if span.is_seen:
+        span.set("wakeful.run_id", run_id)
+        span.set("wakeful.attempt", attempt)
+    return within(span, way)
+
+
 async def trace_run(
     env: Env,
     tracer: Tracer,

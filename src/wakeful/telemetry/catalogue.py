@@ -138,6 +138,13 @@ def _jobs(node: "Node") -> Iterable[Sample]:
         yield (name,), getattr(counts, name, 0)
 
 
+def _queues(what: str) -> Read:
+    def read(node: "Node") -> Iterable[Sample]:
+        return [((queue,), found.value) for (queue, kind), found in node.meter.queues.items() if kind == what]
+
+    return read
+
+
 def _sockets(node: "Node") -> int:
     gateway = getattr(node.features.get("sockets"), "gateway", None)
     return len(gateway.sockets) if gateway is not None else 0
@@ -202,6 +209,12 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("wakeful.retries", "counter", "{run}", (), "Failed attempts that are tried again.",
            _one(lambda n: n.meter.retries.value)),
     Metric("wakeful.jobs", "counter", "{job}", ("outcome",), "Jobs by what became of them on this node.", _jobs),
+    Metric("wakeful.queues.waiting", "gauge", "{place}", ("queue",), "Jobs and workflows that wait in a queue, counted now and then.",
+           _queues("waiting")),
+    Metric("wakeful.queues.running", "gauge", "{place}", ("queue",), "Jobs and workflows that a queue has let go and that are not over.",
+           _queues("running")),
+    Metric("wakeful.queues.oldest", "gauge", "s", ("queue",), "For how long the oldest of those that wait has been waiting.",
+           _queues("oldest_ms"), _MS),
     # turns and objects
     Metric("wakeful.turns.duration", "histogram", "s", ("class", "kind"), "How long turns took, waking included and waiting for a slot not.",
            _turns, _US),

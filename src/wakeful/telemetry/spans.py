@@ -24,6 +24,7 @@ _KINDS = {
     "fire": SpanKind.CONSUMER,
     "turn": SpanKind.SERVER,  # of a call
     "run": SpanKind.INTERNAL,  # the turn within a fire
+    "step": SpanKind.INTERNAL,  # one attempt of a workflow's step
     "commit": SpanKind.INTERNAL,
 }
 

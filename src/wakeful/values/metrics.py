@@ -181,6 +181,7 @@ class Meter:
         # looked at now and then
         self.lag = Histogram(LATENESS_MS)
         self.stored: Family[Gauge] = Family(Gauge, "what")
+        self.queues: Family[Gauge] = Family(Gauge, "queue", "what")
 
     def add_wait(self, since: int) -> int:
         """A turn has waited for its slot since then; the time by the stopwatch."""

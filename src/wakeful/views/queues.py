@@ -2,9 +2,9 @@
 
 from typing import Any, TypedDict
 
-from wakeful.queues.queues import QueueInfo, list_queues
+from wakeful.queues.queues import QueueInfo, get_queue, list_queues
 from wakeful.runtime.admission import QUEUES
-from wakeful.values.ids import ObjectId
+from wakeful.values.ids import ObjectId, check_key
 from wakeful.views.plain import Instant, iso_of
 from wakeful.views.view import View
 
@@ -29,6 +29,8 @@ class PlainQueue(TypedDict):
     admitted: int
     dropped: int
     replaced: int
+    oldest_at: Instant | None
+    moved_at: Instant | None
 
 
 async def rows(view: View) -> list[PlainQueue]:
@@ -36,6 +38,11 @@ async def rows(view: View) -> list[PlainQueue]:
     store = view.store_of(ObjectId(QUEUES, "all"))
     with view.beside():
         return await view.each(plain_queue, await list_queues(store, view.now()))
+
+
+async def show(view: View, name: str) -> PlainQueue:
+    """One of them; `UnknownObject` when nothing has gone through it."""
+    return plain_queue(await get_queue(view.store_of(ObjectId(QUEUES, name)), check_key("queue", name), view.now()))
 
 
 def plain_queue(one: QueueInfo) -> PlainQueue:
@@ -57,6 +64,8 @@ def plain_queue(one: QueueInfo) -> PlainQueue:
         "admitted": one.admitted,
         "dropped": one.dropped,
         "replaced": one.replaced,
+        "oldest_at": iso_of(one.oldest_at),
+        "moved_at": iso_of(one.moved_at),
     }
 
 

@@ -1,16 +1,22 @@
 """Layer 5. How does a workflow stand, and what became of its steps? Nothing of it wakes it."""
 
+import json
 from typing import TypedDict
 
 from wakeful.store.protocol import Range, Store
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import UnknownObject
 from wakeful.values.ids import ObjectId
+from wakeful.views.pages import ViewPage, check_limit, open_cursor, write_cursor
 from wakeful.views.plain import Instant, OfObject, iso_of
 from wakeful.views.view import View
+from wakeful.workflows.node_workflows import feature_of
+from wakeful.workflows.queries import WorkflowFilter, WorkflowRow, list_workflows
 from wakeful.workflows.records import ROW, STEPS, WorkflowRecord, read_record, read_step
 from wakeful.workflows.status import StepStatus, status_of, step_status
 
+LOOKS_MAX = 2_000  # objects that a page looks at beyond those that it shows
+_KIND = "workflows"
 STEPS_END = f"{STEPS[:-1]};"  # right behind the names of all of them
 
 
@@ -29,8 +35,8 @@ class PlainStep(TypedDict):
     detail: str | None
 
 
-class PlainWorkflow(OfObject):
-    """A workflow, with its last steps in order."""
+class PlainWorkflowRow(OfObject):
+    """A workflow of a list."""
 
     state: str
     waits_for: list[str]
@@ -42,6 +48,13 @@ class PlainWorkflow(OfObject):
     version: int
     rounds: int
     is_cancelling: bool
+    queue: str | None
+    queue_key: str | None
+
+
+class PlainWorkflow(PlainWorkflowRow):
+    """A workflow, with its last steps in order."""
+
     steps: list[PlainStep]
 
 
@@ -60,7 +73,32 @@ async def show(view: View, id: ObjectId, limit: int) -> PlainWorkflow:
     store = view.store_of(id)
     record = await record_of(store, id)
     rows = await store.scan(id, SYSTEM, Range(STEPS, STEPS_END, True, limit))
-    status = status_of(record)
+    steps = [_plain(step_status(read_step(data))) for _, data in reversed(rows)]
+    return {**plain_row(WorkflowRow(id, status_of(record))), "steps": steps}
+
+
+async def page(
+    view: View,
+    cls: str | None = None,
+    state: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+    *,
+    prefix: str | None = None,
+) -> ViewPage[PlainWorkflowRow]:
+    """Workflows by class and key, in this state; the page may be short when most are in others."""
+    check_limit(limit)
+    after = None if cursor is None else json.dumps(open_cursor(view, cursor, _KIND))
+    classes = None if view.running is None else feature_of(view.running).classes
+    wanted = WorkflowFilter(cls, state, prefix, classes)
+    with view.beside():
+        found = await list_workflows(view.node, wanted, limit=limit, after=after, looks_max=limit + LOOKS_MAX)
+    following = None if found.next is None else write_cursor(view, _KIND, json.loads(found.next))
+    return ViewPage(await view.each(plain_row, found), following)
+
+
+def plain_row(row: WorkflowRow) -> PlainWorkflowRow:
+    id, status = row
     return {
         "class": id.cls,
         "key": id.key,
@@ -74,7 +112,8 @@ async def show(view: View, id: ObjectId, limit: int) -> PlainWorkflow:
         "version": status.version,
         "rounds": status.rounds,
         "is_cancelling": status.is_cancelling,
-        "steps": [_plain(step_status(read_step(data))) for _, data in reversed(rows)],
+        "queue": status.queue,
+        "queue_key": status.queue_key,
     }
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from wakeful.runtime.admission import DROP, GO, QueueReply, with_ticket
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.store.protocol import Query
@@ -10,6 +11,7 @@ from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import BadInput, BadOption, CallFailed, Conflict, LimitExceeded
 from wakeful.values.ids import ObjectId
+from wakeful.workflows import tickets
 from wakeful.workflows.body import check_name
 from wakeful.workflows.driver import COMMIT, PARK, RELOAD, follow
 from wakeful.workflows.node_workflows import TIMER, NodeWorkflows, feature_of
@@ -23,6 +25,7 @@ from wakeful.workflows.records import (
     OVER,
     PARKED,
     PAUSED,
+    QUEUED,
     ROW,
     RUNNING,
     StepRow,
@@ -45,6 +48,9 @@ from wakeful.workflows.records import (
 from wakeful.workflows.settlement import (
     answer_of,
     begin_anew,
+    cancel_error,
+    end,
+    enter,
     fill_from_event,
     give_back,
     is_sent,
@@ -65,19 +71,21 @@ PARTS = "workflow.fork:"  # rows of a fork whose last part has not come
 # its beginning
 
 
-def begin(turn: Turn, feature: NodeWorkflows, data: bytes) -> WorkflowRecord:
-    """A workflow that has not been started is."""
+def begin(turn: Turn, feature: NodeWorkflows, data: bytes, queue: object = None) -> WorkflowRecord:
+    """A workflow that has not been started is; with a queue, of its own or of its class, it waits for its place."""
     record = WorkflowRecord(1, 0, 0, "")
+    id, now = turn.activation.id, turn.activation.node.clock.now()
+    record.place = tickets.place_of(queue, feature.bound_of(id.cls).queue, now, f"workflow {id}")
     begin_anew(turn, record, data, feature.bound_of(turn.activation.id.cls).version)
     record.since = record.started_at
     return record
 
 
-async def start(turn: Turn, data: bytes) -> WorkflowRecord:
+async def start(turn: Turn, data: bytes, queue: object = None) -> WorkflowRecord:
     """Start it; one that has been started with the same is left as it is, `Conflict` when that was something else."""
     record = await load(turn)
     if record is None:
-        record = begin(turn, feature_of(turn.activation.node), data)
+        record = begin(turn, feature_of(turn.activation.node), data, queue)
         save(turn, record)
     elif record.rounds == 0 and await read_row(turn, INPUT) != data:
         raise Conflict(
@@ -87,13 +95,15 @@ async def start(turn: Turn, data: bytes) -> WorkflowRecord:
     return record
 
 
-async def start_from_letter(feature: NodeWorkflows, turn: Turn, data: bytes, listener: list[str]) -> None:
+async def start_from_letter(
+    feature: NodeWorkflows, turn: Turn, data: bytes, listener: list[str], queue: object = None
+) -> None:
     """Another workflow starts it, and waits for its end; one that is there is taken as it is."""
     if turn.activation.id.cls not in feature.classes:
         raise BadOption(f"{turn.activation.id} is no Workflow", code="workflow.class")
     record = await load(turn)
     if record is None:
-        record = begin(turn, feature, data)
+        record = begin(turn, feature, data, queue)
         record.parent = listener[:2]
     await add_listener(feature, turn, record, listener)
     save(turn, record)
@@ -108,6 +118,20 @@ async def add_listener(feature: NodeWorkflows, turn: Turn, record: WorkflowRecor
 
 
 # what comes to it
+
+
+async def take_place(feature: NodeWorkflows, turn: Turn, reply: QueueReply) -> None:
+    """Its queue lets it go, drops it, or asks whether it is still there."""
+    record = await load(turn)
+    if record is None or record.place is None or record.place.ticket != reply.ticket:
+        tickets.refuse(feature, turn, reply)
+    elif record.state == QUEUED and reply.word in (GO, DROP):
+        if reply.word == GO:
+            wake(turn, record)
+        else:
+            record.error, record.place = cancel_error(reply.reason), with_ticket(record.place, None)
+            end(turn, record, CANCELLED, None)
+        save(turn, record)
 
 
 async def send(turn: Turn, event: str, data: Any) -> None:
@@ -184,7 +208,9 @@ async def pause(turn: Turn) -> WorkflowRecord:
     record = await existing(turn)
     if record.state == PAUSED:
         return record
-    if record.state != ACTIVE:
+    if record.state == QUEUED:
+        tickets.leave(turn, record)
+    elif record.state != ACTIVE:
         raise Conflict(
             f"{turn.activation.id} is {record.state}; only one that goes on can be paused", code="workflow.state"
         )
@@ -201,7 +227,7 @@ async def pause(turn: Turn) -> WorkflowRecord:
 async def resume(turn: Turn) -> WorkflowRecord:
     """Go on, from a pause or from where it was parked."""
     record = await existing(turn)
-    if record.state == ACTIVE:
+    if record.state in (ACTIVE, QUEUED):
         return record
     if record.state in OVER:
         raise Conflict(
@@ -209,7 +235,7 @@ async def resume(turn: Turn) -> WorkflowRecord:
         )
     await unpark(turn)
     record.error = None
-    wake(turn, record)
+    enter(turn, record)
     save(turn, record)
     return record
 
@@ -219,11 +245,17 @@ async def cancel(turn: Turn) -> WorkflowRecord:
     record = await existing(turn)
     if record.state == CANCELLED or (record.cancelled and record.state == ACTIVE):
         return record
-    if record.state not in (ACTIVE, PAUSED, PARKED, FAILED):
+    if record.state not in (ACTIVE, PAUSED, PARKED, FAILED, QUEUED):
         raise Conflict(
             f"{turn.activation.id} is {record.state}, and so nothing is to be cancelled", code="workflow.state"
         )
     was = record.state
+    if was == QUEUED or (was == PAUSED and tickets.wants_place(record)):
+        tickets.leave(turn, record)
+        if not await load_steps(turn):  # it has never begun, and so it has nothing to end
+            end(turn, record, CANCELLED, None)
+            save(turn, record)
+            return record
     await unpark(turn)
     if not record.cancelled:
         record.cancelled = await next_number(turn, record)
@@ -296,7 +328,7 @@ async def retry(turn: Turn, from_step: str | None) -> WorkflowRecord:
     drop_driver(feature, turn)
     record.error, record.ended_at, record.failed_by = None, 0, []
     turn.writes[OUTCOME] = None
-    wake(turn, record)
+    enter(turn, record)
     save(turn, record)
     return record
 
@@ -368,6 +400,7 @@ async def fork(turn: Turn, key: str, from_step: str | None) -> None:
     record.last, record.cancelled, record.events, record.parent, record.listeners = len(numbers), 0, 0, None, []
     record.state, record.phase, record.error, record.failed_by, record.ended_at = ACTIVE, RUNNING, None, [], 0
     record.waits = waits_of(rows)
+    record.place = None if record.place is None else with_ticket(record.place, None)
     data = await read_row(turn, INPUT)
     scratch = Turn(activation, turn.chain, turn.deadline_at)  # to have them as they are kept
     save(scratch, record)
@@ -415,7 +448,7 @@ async def adopt(ctx: "Context", number: str, head: bytes | None, data: bytes | N
             event = f"child:{record.run}:{row.ordinal}"
             child = ObjectId(row.detail[0], row.detail[1])
             feature.mail(turn, child, ["listen", [*turn.activation.id, event]])
-    wake(turn, record)
+    enter(turn, record)
     save(turn, record)
 
 
@@ -450,6 +483,7 @@ async def erase(feature: NodeWorkflows, turn: Turn) -> None:
     if record is None:
         return
     drop_driver(feature, turn)
+    tickets.leave(turn, record)
     record.error = pack_error(CallFailed(f"{turn.activation.id} was forgotten", code="workflow.forgotten"))
     if record.state not in OVER:
         record.state = FAILED
@@ -458,7 +492,7 @@ async def erase(feature: NodeWorkflows, turn: Turn) -> None:
     for row in await load_steps(turn):
         if row.kind == "start" and row.detail is not None:
             feature.mail(turn, ObjectId(row.detail[0], row.detail[1]), ["forget", list(turn.activation.id)])
-    turn.then = [*turn.then, lambda: feature.waiters.tell_end(turn.activation.id)]
+    turn.then = [*turn.then, lambda: feature.waiters.tell(turn.activation.id)]
 
 
 # the driver's own

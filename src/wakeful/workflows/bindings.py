@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from wakeful.policy.queue_terms import Queue
 from wakeful.policy.retry import Retry, RetryPolicy
 from wakeful.values.codec import encode
 from wakeful.values.errors import BadHandler, BadInput, BadOption, LimitExceeded
@@ -20,6 +21,7 @@ class BoundWorkflow:
         self.cls = cls
         self.version = _version(name, cls)
         self.retry = _retry(name, cls)
+        self.queue = _queue(name, cls)
         self._others = others
         body = inspect.getattr_static(cls, "run", None)
         if not inspect.iscoroutinefunction(body) or getattr(body, "__wakeful_unwritten__", False):
@@ -28,6 +30,11 @@ class BoundWorkflow:
         places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         if len(parameters) < 2 or parameters[1].kind not in places:
             raise BadHandler(f"{name}.run takes (self, step) and then what it is started with", code="workflow.run")
+        if any(one.name == "queue" for one in parameters):
+            raise BadHandler(
+                f"{name}.run: `queue` is the option of start(…, queue=Queue(…)); call that argument something else",
+                code="workflow.run",
+            )
         if getattr(cls, "history", None) is not None:
             raise BadOption(
                 f"{name}.history: a workflow can't go back to a point in time while others wait for it; fork it from a step",
@@ -64,6 +71,13 @@ def _version(name: str, cls: type) -> int:
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise BadOption(f"{name}.version must be a whole number from 1, not {version!r}", code="workflow.version")
     return version
+
+
+def _queue(name: str, cls: type) -> Queue | None:
+    queue = getattr(cls, "queue", None)
+    if queue is not None and not isinstance(queue, Queue):
+        raise BadOption(f"{name}.queue must be a Queue(…), not {queue!r}", code="queue.option")
+    return queue
 
 
 def _retry(name: str, cls: type) -> Retry:

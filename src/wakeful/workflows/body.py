@@ -294,8 +294,9 @@ class WorkflowBody:
 
     def patched(self, name: str) -> bool:
         """Whether the new code is to be run: always, but where a body is that was past it before there was the new code."""
-        known = self._patches.get(name)
+        known = self._patches.get(name) if isinstance(name, str) else None
         if known is None:
+            check_name("patch", name)
             is_in_front = self._given == len(self._todo) and self._newest < len(self.ops)
             known = self._patches[name] = name in self.record.patches or is_in_front
             if known and name not in self.record.patches:

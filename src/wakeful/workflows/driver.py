@@ -400,7 +400,7 @@ class Driver:
         assert op.function is not None
         way = self._call(op.function, op)
         if self._node.tracer is not None:
-            way = tracer.turn(self._node, self.id, f"step {op.row.label}", way)
+            way = tracer.step(self._node, self.id, op.row.label, RUN_ID.get() or "", op.row.attempts, way)
         if op.timeout_ms is None:
             return await way
         clock, what = self._node.clock, op.row.label

@@ -8,15 +8,16 @@ once, and so is it answered.
 from typing import TYPE_CHECKING
 
 from wakeful.policy.retry import Retry
-from wakeful.runtime.timer_handler import Failed, Park, RowTimers, RunLater
+from wakeful.runtime.admission import decode_reply
+from wakeful.runtime.timer_handler import Errands, Failed, Park, RowTimers, RunLater
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import BadInput, CallFailed, LimitExceeded
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Occurrence, Timer, run_id
 from wakeful.values.trace import without_trace
-from wakeful.workflows import acts
-from wakeful.workflows.node_workflows import CALL, MAIL, NodeWorkflows
+from wakeful.workflows import acts, tickets
+from wakeful.workflows.node_workflows import CALL, MAIL, PLACE, NodeWorkflows
 from wakeful.workflows.records import load, pack_error, save
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ class WorkflowMail(Letters):
         kind, *rest = decode(without_trace(timer.payload))
         turn.occurrence = Occurrence(f"{MAIL}:{kind}", run_id(timer), timer.nominal_at)
         if kind == "start":
-            data, listener = rest
-            await acts.start_from_letter(self._feature, turn, data, listener)
+            data, listener, *queue = rest
+            await acts.start_from_letter(self._feature, turn, data, listener, *queue)
         elif kind == "event":
             event, value = rest
             if event.partition(":")[0] in ("call", "child"):
@@ -123,6 +124,23 @@ class Calls(Letters):
 
     async def on_forgotten(self, turn: Turn, timer: Timer) -> None:
         self.refuse(turn, decode(without_trace(timer.payload))[2], _forgotten(turn))
+
+
+class Places(Errands):
+    """`workflow-place:…`: what its queue says to a workflow. Nobody is woken for it, and it is tried until it succeeds."""
+
+    prefix = PLACE
+
+    def __init__(self, feature: NodeWorkflows, deadline_ms: int) -> None:
+        self._feature = feature
+        self.deadline_ms = deadline_ms
+
+    async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
+        await acts.take_place(self._feature, turn, decode_reply(timer))
+        return False
+
+    async def on_forgotten(self, turn: Turn, timer: Timer) -> None:
+        tickets.refuse(self._feature, turn, decode_reply(timer))
 
 
 def _death() -> CallFailed:

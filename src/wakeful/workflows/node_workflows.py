@@ -15,7 +15,7 @@ from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
 from wakeful.values.trace import with_trace
 from wakeful.workflows.bindings import BoundWorkflow
-from wakeful.workflows.waiters import EndWaiters
+from wakeful.workflows.waiters import Waiters
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import NodeRuntime
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 FEATURE = "workflows"
 # The timers of workflows: the body, what one sends another, and calls that are part of one.
 BODY, MAIL, CALL = "workflow", "workflow-mail", "workflow-call"
+PLACE = "workflow-place"  # what a queue says to one that goes through it
 TIMER = f"{BODY}:body"
 LINGER_MS = 10_000  # for so long one that rests stays in memory: what it waits for may come at once
 LINGERING_MAX = 1_000
@@ -39,7 +40,7 @@ class NodeWorkflows:
         self._order = Order(node.name)
         self._lingering: OrderedDict[ObjectId, Any] = OrderedDict()
         self._keeper: asyncio.Task[None] | None = None
-        self.waiters = EndWaiters(node)
+        self.waiters = Waiters(node)
         node.farewells.append(self._send_away)
 
     def bound_of(self, cls: str) -> BoundWorkflow:
@@ -56,6 +57,10 @@ class NodeWorkflows:
         """A name that nobody else can have."""
         dice = self.node.dice
         return f"{int(dice.random() * (1 << 53)):014x}{int(dice.random() * (1 << 24)):06x}"
+
+    def next_order(self) -> int:
+        """The number of the next timer that is sent to another object."""
+        return self._order.next(self.node.clock.now())
 
     def mail(self, turn: Turn, target: ObjectId, letter: list[Any], kind: str = MAIL) -> None:
         """Have another object get this, with the commit of this turn."""

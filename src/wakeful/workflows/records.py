@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from wakeful.runtime.admission import QueuePlace, pack_place, read_place
 from wakeful.runtime.storage import scan
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import decode, encode
@@ -24,6 +25,7 @@ PAGE = 1_000  # rows in one read
 TRACE_CHARS_MAX = 4_000
 
 ACTIVE, PAUSED, DONE, FAILED, CANCELLED, PARKED = "active", "paused", "done", "failed", "cancelled", "parked"
+QUEUED = "queued"  # it waits until its queue lets it go
 OVER = frozenset({DONE, FAILED, CANCELLED})
 RUNNING, SLEEPING, WAITING = "running", "sleeping", "waiting"  # an active one: its body runs, or rests until then
 
@@ -62,6 +64,7 @@ class WorkflowRecord:
     error: list[Any] | None = None  # of the last failure: kind, message, …
     failed_by: list[int] = field(default_factory=list)  # the steps whose failures these were
     forked_from: list[str] | None = None  # class, key and step
+    place: QueuePlace | None = None  # in the queue that it goes through
 
     def touch(self, now: int, *, state: str | None = None, phase: str | None = None) -> None:
         """It stands otherwise from now on."""
@@ -111,6 +114,8 @@ def read_record(data: bytes) -> WorkflowRecord:
     found = {key: value for key, value in decode(data).items() if key in _RECORD}
     record = WorkflowRecord(**found)
     record.waits = [Wait(*one) for one in record.waits]
+    if record.place is not None:
+        record.place = read_place(found["place"])
     return record
 
 
@@ -130,8 +135,15 @@ async def load(turn: Turn) -> WorkflowRecord | None:
 
 
 def save(turn: Turn, record: WorkflowRecord) -> None:
+    turn.writes[ROW] = pack_record(record)
+
+
+def pack_record(record: WorkflowRecord) -> bytes:
+    """As it is kept: the same bytes whenever it is the same."""
     kept = {name: getattr(record, name) for name in _RECORD}
-    turn.writes[ROW] = encode({**kept, "waits": [list(one) for one in record.waits]})
+    kept["waits"] = [list(one) for one in record.waits]
+    kept["place"] = None if record.place is None else pack_place(record.place)
+    return encode(kept)
 
 
 def step_slot(ordinal: int) -> Slot:

@@ -6,6 +6,7 @@ or is stopped. Whoever does that from elsewhere (an event, a timer, an operator)
 
 import copy
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime.turn import Turn
@@ -13,7 +14,8 @@ from wakeful.values.codec import decode, encode
 from wakeful.values.errors import BadInput, CallFailed, LimitExceeded, WakefulError
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Entry, Parked, Timer, Verdict, run_id, words_of
-from wakeful.values.trace import with_trace
+from wakeful.values.trace import current_trace, linked_trace, with_trace
+from wakeful.workflows import tickets
 from wakeful.workflows.body import ORDINAL
 from wakeful.workflows.driver import Driver, DriverNews
 from wakeful.workflows.node_workflows import BODY, CALL, TIMER, NodeWorkflows, feature_of
@@ -25,6 +27,8 @@ from wakeful.workflows.records import (
     INPUT,
     OUTCOME,
     PARKED,
+    QUEUED,
+    ROW,
     RUNNING,
     SLEEPING,
     TRACE_CHARS_MAX,
@@ -34,18 +38,21 @@ from wakeful.workflows.records import (
     WorkflowRecord,
     first_event,
     keep_event,
-    load,
     load_step,
     load_steps,
     pack_error,
-    save,
+    pack_record,
+    read_record,
+    read_row,
     save_step,
     step_slot,
 )
 
 if TYPE_CHECKING:
+    from wakeful.policy.queue_terms import Queue
     from wakeful.workflows.body import Op
 
+COMMIT_BYTES = 4 * 1_048_576  # of results and what is sent, in one commit; the rest goes with the next
 WAITS_MAX = 1_000  # at once: each of them is written whenever one begins or ends
 LEDGER = "workflow"  # what its ledger calls a whole run
 SLEEPS = frozenset({"sleep", "retry"})
@@ -54,14 +61,17 @@ SLEEPS = frozenset({"sleep", "retry"})
 class Settlement:
     """Writes what a driver has, within a turn of its object."""
 
-    def __init__(self, turn: Turn, record: WorkflowRecord, driver: Driver) -> None:
+    def __init__(self, turn: Turn, record: WorkflowRecord, driver: Driver, before: bytes) -> None:
+        """`before`: the record as it is on disk."""
         self._turn = turn
         self._record = record
         self._driver = driver
         self._node = turn.activation.node
         self._feature = feature_of(self._node)
         self._now = self._node.clock.now()
-        self._before = copy.deepcopy(record)
+        self._before = before
+        self._room = COMMIT_BYTES
+        self._is_cut = False  # more is left for another commit
         self._done = DriverNews(record)
 
     async def make(self) -> DriverNews:
@@ -71,6 +81,8 @@ class Settlement:
         for ordinal in list(driver.withdrawn):
             await self._withdraw(ordinal)
         for op in list(driver.asked):
+            if not self._has_room(_size_of(op)):
+                break
             await self._begin_wait(op)
         ended, ready = await end_due(self._turn, record)
         done.ended += ended
@@ -81,16 +93,24 @@ class Settlement:
         if len(record.waits) > WAITS_MAX and body.problem is None:
             words = f"waits for {len(record.waits)} things at once, {WAITS_MAX} at most; wait for some before you ask for more"
             body.problem = LimitExceeded(f"{driver.id} {words}", code="limit.workflow_waits")
-        is_quiet = not done.ended and not done.ready and record.last <= body.last
+        is_quiet = not (done.ended or done.ready or self._is_cut) and record.last <= body.last
         if body.problem is not None:
             self._park(body.problem)
         elif record.state == ACTIVE and is_quiet and body.is_done:
             await self._end(*body.outcome())
         elif record.state == ACTIVE and is_quiet and not driver.runners and not self._is_busy():
             await self._rest()
-        if record != self._before:
-            save(self._turn, record)
+        if (packed := pack_record(record)) != self._before:
+            self._turn.writes[ROW] = packed
         return done
+
+    def _has_room(self, size: int) -> bool:
+        """It goes with this commit; the first always does."""
+        if self._room <= 0:
+            self._is_cut = True
+            return False
+        self._room -= size
+        return True
 
     def _is_busy(self) -> bool:
         """The body has asked for something that is not being seen to yet."""
@@ -102,6 +122,8 @@ class Settlement:
         body = self._driver.body
         assert body is not None
         for ordinal, end in self._driver.ends.items():
+            if not self._has_room(len(end.value or b"")):
+                break
             op = body.ops[ordinal]
             row = copy.copy(op.row)
             row.attempts, row.value, row.error, row.due_at = end.attempts, end.value, end.error, end.due_at
@@ -140,6 +162,7 @@ class Settlement:
         if kind == "publish":
             row.state, row.value, row.ended_at = "done", op.payload, self._now
             self._finish(row)
+            turn.then = [*turn.then, partial(self._feature.waiters.tell, turn.activation.id)]
             return
         if kind == "start":
             self._start_child(row, *op.payload)
@@ -174,9 +197,10 @@ class Settlement:
         fill_from_event(row, value, self._now)
         return True
 
-    def _start_child(self, row: StepRow, target: ObjectId, data: bytes) -> None:
+    def _start_child(self, row: StepRow, target: ObjectId, data: bytes, queue: "Queue | None") -> None:
         event = f"child:{self._record.run}:{row.ordinal}"
-        self._feature.mail(self._turn, target, ["start", data, [*self._turn.activation.id, event]])
+        option = [] if queue is None else [queue]
+        self._feature.mail(self._turn, target, ["start", data, [*self._turn.activation.id, event], *option])
         row.detail, row.state, row.ended_at = [target.cls, target.key], "done", self._now
         self._finish(row)
 
@@ -240,6 +264,12 @@ class Settlement:
                     turn.writes[OUTCOME[0], kept[0]] = None
         begin_anew(turn, self._record, data, version)
         self._record.rounds += 1
+
+
+def _size_of(op: "Op") -> int:
+    """About how many bytes it brings to a commit."""
+    parts = op.payload if isinstance(op.payload, tuple) else (op.payload,)
+    return sum(len(part) for part in parts if isinstance(part, bytes))
 
 
 # The parts, for whoever is in a turn of a workflow
@@ -340,7 +370,8 @@ def rest(turn: Turn, record: WorkflowRecord) -> None:
     if record.wake_at is None:
         turn.clear_timer(TIMER)
     else:
-        set_timer(turn, record.wake_at)
+        # Behind a sleep a trace of its own, linked to this one: one that goes on for weeks helps nobody.
+        set_timer(turn, record.wake_at, linked_trace(current_trace(turn.activation.node.tracer)))
 
 
 def wake(turn: Turn, record: WorkflowRecord) -> None:
@@ -348,12 +379,20 @@ def wake(turn: Turn, record: WorkflowRecord) -> None:
     now = turn.activation.node.clock.now()
     record.touch(now, state=ACTIVE, phase=RUNNING)
     record.wake_at = None
-    set_timer(turn, now)
+    set_timer(turn, now, turn.trace_for(BODY))
 
 
-def set_timer(turn: Turn, due_at: int) -> None:
+def enter(turn: Turn, record: WorkflowRecord) -> None:
+    """Its body is to go on: now, or once its queue lets it."""
+    if tickets.wants_place(record):
+        tickets.join(turn, record)
+    elif record.state != QUEUED:
+        wake(turn, record)
+
+
+def set_timer(turn: Turn, due_at: int, trace: str | None) -> None:
     activation = turn.activation
-    payload = with_trace(None, turn.trace_for(BODY))
+    payload = with_trace(None, trace)
     seq = activation.node.next_seq(activation.shard)
     turn.set_timer(Timer(activation.id, TIMER, due_at, due_at, seq, payload=payload))
 
@@ -366,7 +405,7 @@ def begin_anew(turn: Turn, record: WorkflowRecord, data: bytes, version: int) ->
     record.version, record.started_at, record.ended_at, record.error = version, now, 0, None
     record.waits, record.patches, record.last, record.cancelled, record.failed_by = [], [], 0, 0, []
     turn.writes[INPUT], turn.writes[OUTCOME] = data, None
-    wake(turn, record)
+    enter(turn, record)
 
 
 def end(turn: Turn, record: WorkflowRecord, state: str, value: bytes | None) -> None:
@@ -377,20 +416,32 @@ def end(turn: Turn, record: WorkflowRecord, state: str, value: bytes | None) -> 
     record.ended_at, record.wake_at, record.waits = now, None, []
     turn.writes[OUTCOME] = value
     turn.clear_timer(TIMER)
+    tickets.leave(turn, record)
     note(turn, record)
     tell_listeners(feature, turn, record, value)
-    turn.then = [*turn.then, lambda: feature.waiters.tell_end(activation.id)]
+    turn.then = [*turn.then, lambda: feature.waiters.tell(activation.id)]
 
 
 def answer_of(record: WorkflowRecord, value: bytes | None) -> bytes:
     """What is said of its end to the workflows that wait for it."""
     if record.state == DONE:
         return encode([True, value])
-    error = record.error if record.state == FAILED else None
-    return encode([False, error or ["WorkflowCancelled", "it was cancelled", [_CANCELLED], "workflow.cancelled", ""]])
+    return encode([False, record.error or cancel_error("it was cancelled")])
+
+
+def cancel_error(why: str) -> list[Any]:
+    """A cancellation as an error is kept."""
+    return ["WorkflowCancelled", why, [_CANCELLED], "workflow.cancelled", ""]
 
 
 _CANCELLED = "wakeful.values.errors.WorkflowCancelled"
+
+
+def words_of_end(record: WorkflowRecord) -> str:
+    """Why it failed, or was never let go."""
+    assert record.error is not None
+    kind, said = record.error[:2]
+    return f"{kind}: {said}" if record.state != CANCELLED else str(said)
 
 
 def tell_listeners(feature: NodeWorkflows, turn: Turn, record: WorkflowRecord, value: bytes | None) -> None:
@@ -404,8 +455,8 @@ def note(turn: Turn, record: WorkflowRecord) -> None:
     """The ledger's row of a whole run."""
     activation = turn.activation
     now, name = activation.node.clock.now(), activation.node.name
-    verdict: Verdict = "failed" if record.state == FAILED else "run"
-    error = f"{record.error[0]}: {record.error[1]}" if record.error is not None and record.state == FAILED else None
+    verdict: Verdict = "failed" if record.state == FAILED else "run" if record.error is None else "skipped"
+    error = None if record.error is None else words_of_end(record)
     run = run_id(Timer(activation.id, LEDGER, 0, 0, record.run))
     at = record.started_at
     entry = Entry(activation.id, LEDGER, run, at, at, now, 0, verdict, name, error)
@@ -422,6 +473,7 @@ def park(turn: Turn, record: WorkflowRecord, error: BaseException) -> None:
     timer = Timer(activation.id, TIMER, now, now, activation.node.next_seq(activation.shard))
     text = words_of(error)
     turn.clear_timer(TIMER)
+    tickets.leave(turn, record)
     turn.parks = [*turn.parks, Parked(timer, run_id(timer), now, 1, "failed", text, "")]
     run = run_id(timer)
     entry = Entry(activation.id, LEDGER, run, now, now, now, 0, "failed", activation.node.name, text)
@@ -434,9 +486,15 @@ async def settle(turn: Turn) -> None:
     driver = feature_of(activation.node).drivers.get(activation.id)
     if driver is None:
         return
-    record = await load(turn)
-    if record is None or not driver.fits(record, activation.epoch) or record.state not in (ACTIVE, "paused"):
+    before = await read_row(turn, ROW)
+    record = None if before is None else read_record(before)
+    if (
+        before is None
+        or record is None
+        or not driver.fits(record, activation.epoch)
+        or record.state not in (ACTIVE, "paused")
+    ):
         turn.then = [*turn.then, driver.drop]
         return
-    done = await Settlement(turn, record, driver).make()
+    done = await Settlement(turn, record, driver, before).make()
     turn.then = [*turn.then, lambda: driver.on_settled(done)]

@@ -6,28 +6,32 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from wakeful.values.times import to_datetime
-from wakeful.workflows.records import ACTIVE, FAILED, PARKED, StepRow, WorkflowRecord
+from wakeful.workflows.records import ACTIVE, CANCELLED, FAILED, PARKED, StepRow, WorkflowRecord
 
 if TYPE_CHECKING:
     from wakeful.workflows.driver import Driver
 
 NEW = "new"
+# What a workflow that has been started can be.
+STATES = ("running", "sleeping", "waiting", "queued", "paused", "parked", "done", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowStatus:
     """How a workflow stands at the moment of asking."""
 
-    state: str  # new, running, sleeping, waiting, paused, parked, done, failed, cancelled
+    state: str  # new, queued, running, sleeping, waiting, paused, parked, done, failed, cancelled
     steps: tuple[str, ...] = ()  # what it is at: steps that run, sleep or wait
     since: datetime | None = None  # of the state
     wake_at: datetime | None = None  # when it goes on by itself
     started_at: datetime | None = None
     ended_at: datetime | None = None
-    error: str | None = None  # why it failed, or is parked
+    error: str | None = None  # why it failed, is parked, or was dropped by its queue
     version: int = 0
     rounds: int = 0  # how often it went on as new
     is_cancelling: bool = False
+    queue: str | None = None  # that it goes through
+    queue_key: str | None = None  # and as whose
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +53,34 @@ class StepStatus:
 _STATES = {"error": "failed", "tried": "retrying"}
 
 
+def state_of(record: WorkflowRecord) -> str:
+    """One of `STATES`."""
+    return record.phase if record.state == ACTIVE else record.state
+
+
 def status_of(record: WorkflowRecord | None, running: Iterable[str] = ()) -> WorkflowStatus:
     """`running`: the functions that are at work, which no row has."""
     if record is None:
         return WorkflowStatus(NEW)
-    is_failed = record.state in (FAILED, PARKED) and record.error is not None
+    error, place = record.error, record.place
+    if error is not None and record.state in (FAILED, PARKED, CANCELLED):
+        said = str(error[1]) if record.state == CANCELLED else f"{error[0]}: {error[1]}"
+    else:
+        said = None
     waits = () if record.state not in (ACTIVE, "paused") else tuple(wait.name for wait in record.waits)
     return WorkflowStatus(
-        state=record.phase if record.state == ACTIVE else record.state,
+        state=state_of(record),
         steps=(*running, *waits),
         since=_instant(record.since),
         wake_at=_instant(record.wake_at),
         started_at=_instant(record.started_at),
         ended_at=_instant(record.ended_at),
-        error=f"{record.error[0]}: {record.error[1]}" if is_failed and record.error is not None else None,
+        error=said,
         version=record.version,
         rounds=record.rounds,
         is_cancelling=record.state == ACTIVE and record.cancelled > 0,
+        queue=None if place is None else place.queue,
+        queue_key=None if place is None else place.key or None,
     )
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID
 
+from wakeful.policy.queue_terms import Queue
 from wakeful.policy.retry import RetryPolicy
 from wakeful.runtime.calls import Method
 from wakeful.values.codec import encode
@@ -150,6 +151,12 @@ class Step:
         target, name = method.target, method.name
         known = self._node.registry.by_name(target.cls)
         known.check_method(name)
+        if name == "result" and getattr(known.cls, "__wakeful_workflow__", False):
+            raise BadHandler(
+                f"step.call can't wait for {target}: start it with step.start(…), also one that runs already, and wait for "
+                "child.result()",
+                code="workflow.call",
+            )
         if self._node.check_call is not None:
             self._node.check_call(known, name, args, kwargs)
         data = encode([list(args), kwargs])
@@ -158,15 +165,24 @@ class Step:
         found: T = await self._body.ask("call", label, payload=(target, name, data))
         return found
 
-    async def start(self, cls: type[Any], key: str, /, *args: Any, **kwargs: Any) -> "Child":
-        """Start another workflow, which this one may wait for: `await child.result()`. One that is there is taken as it is."""
+    async def start(
+        self, cls: type[Any], key: str, /, *args: Any, queue: Queue | None = None, **kwargs: Any
+    ) -> "Child":
+        """Start another workflow, which this one may wait for: `await child.result()`. One that is there is taken as it is.
+
+        With a `queue` it waits until that lets it go.
+        """
         known = self._node.registry.of_class(cls)
         target = ObjectId(known.name, check_key(known.name, key))
         bound = self._bound.sibling(known.name)
         if target == self._body.id:
             raise BadOption(f"{target} can't start itself; return ContinueAsNew(…)", code="workflow.itself")
         data = bound.encode_input(args, kwargs, self._node.limits.arguments_bytes)
-        op = self._body.put("start", _label(f"{target.cls}/{target.key}"), payload=(target, data))
+        op = self._body.put(
+            "start",
+            _label(f"{target.cls}/{target.key}"),
+            payload=(target, data, check_queue(queue, f"step.start({target})")),
+        )
         try:
             await op.future
         except asyncio.CancelledError:
@@ -238,6 +254,13 @@ class Child:
             event = f"child:{self._body.record.run}:{self._ordinal}"
             self._op = self._body.put("result", _label(f"{self.id.cls}/{self.id.key}"), payload=(None, None, event))
         return await asyncio.shield(self._op.future)
+
+
+def check_queue(queue: object, what: str) -> Queue | None:
+    """`BadOption` for what is no queue."""
+    if queue is not None and not isinstance(queue, Queue):
+        raise BadOption(f"{what}: queue must be a Queue(…), not {queue!r:.100}", code="queue.option")
+    return queue
 
 
 def _label(text: str) -> str:

@@ -8,6 +8,7 @@ from wakeful.values.codec import decode
 from wakeful.values.commits import Slot
 from wakeful.values.errors import Conflict
 from wakeful.values.timers import Parked, Timer
+from wakeful.workflows import tickets
 from wakeful.workflows.driver import Driver, follow
 from wakeful.workflows.node_workflows import BODY, NodeWorkflows
 from wakeful.workflows.records import (
@@ -54,6 +55,10 @@ class BodyTimers(RowTimers):
                 "finish the roll-out, or start the newer program",
                 code=NEWER,
             )
+        if record.state == PARKED and tickets.wants_place(record):  # it was redriven
+            tickets.join(turn, record)
+            save(turn, record)
+            return False
         driver = feature.drivers.get(id)
         del turn.timers[timer.name]
         if (
@@ -99,6 +104,7 @@ class BodyTimers(RowTimers):
         record = await load(turn)
         if record is not None:
             record.touch(failure.now, state=PARKED)
+            tickets.leave(turn, record)
             said = f"the process died {timer.crashes + 1} times while it ran" if error is None else None
             record.error = ["Crashed", said, [], None, ""] if error is None else pack_error(error)
             save(turn, record)

@@ -1,10 +1,10 @@
-"""Layer 4. Who waits for the end of a workflow, without holding it awake or up?
+"""Layer 4. Who waits for the end of a workflow, or for what it publishes, without holding it awake or up?
 
-Beside all turns of the object: a look at how it stands, and then until somebody says that it has ended.
+Beside all turns of the object: a look at how it stands, and then until somebody says that there is something new.
 """
 
 import asyncio
-from collections.abc import Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,11 @@ from wakeful.runtime.calls import Call, resolve
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.turn import running_turn
 from wakeful.values.codec import decode
-from wakeful.values.errors import Conflict, DeadlineExceeded, Unavailable, WorkflowCancelled, WorkflowFailed
+from wakeful.values.errors import BadInput, Conflict, DeadlineExceeded, Unavailable, WorkflowCancelled, WorkflowFailed
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.times import duration_ms
 from wakeful.workflows.records import CANCELLED, DONE, OUTCOME, OVER, WorkflowRecord, load, read_row
+from wakeful.workflows.watch import LOOK, WAIT_MS
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
@@ -27,7 +28,7 @@ MARGIN_MS = 200  # before the call's own deadline: who waits hears how it stands
 LOOK_MS = 5_000  # how often who waits looks whether it is still here
 
 
-class EndWaiters:
+class Waiters:
     """Those who wait on one node."""
 
     def __init__(self, node: "NodeRuntime") -> None:
@@ -35,8 +36,8 @@ class EndWaiters:
         self._waiting: dict[ObjectId, set[asyncio.Future[None]]] = {}
         node.farewells.append(self._send_away)
 
-    def tell_end(self, id: ObjectId) -> None:
-        """It has come to an end, and that is on disk."""
+    def tell(self, id: ObjectId) -> None:
+        """It has come to an end, or published something, and that is on disk."""
         for future in list(self._waiting.get(id, ())):
             resolve(future, None)
 
@@ -50,20 +51,32 @@ class EndWaiters:
     async def _wait(self, call: Call) -> Any:
         id, node = call.chain[-1], self._node
         until = call.deadline_at - MARGIN_MS
-        timeout = call.kwargs.get("timeout", call.args[0] if call.args else None)
+        timeout = _timeout_of(call)
         if timeout is not None:
             until = min(until, node.clock.now() + duration_ms(timeout, what="timeout"))
+        kept = await self._until(id, until, lambda: self._ask(id, call, PEEK, ()))
+        if kept is None:
+            raise DeadlineExceeded(f"{id} has not come to its end", code="workflow.wait")
+        return None if kept[0] is None else decode(kept[0])
+
+    def rewrite_news(self, known: "ObjectClass", call: Call) -> Coroutine[Any, Any, Any] | None:
+        """Whoever watches a workflow waits here."""
+        id, node = call.chain[-1], self._node
+        until = min(call.deadline_at - MARGIN_MS, node.clock.now() + WAIT_MS)
+        return self._until(id, until, lambda: self._ask(id, call, LOOK, call.args))
+
+    async def _until(self, id: ObjectId, until: int, look: Callable[[], Awaitable[Any]]) -> Any:
+        """What there is to tell, once there is something; None when that is not by then."""
+        node = self._node
         while True:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             here = self._waiting.setdefault(id, set())
             here.add(future)
             try:
-                kept = await self._look(id, call)
-                if kept is not None:
-                    return None if kept[0] is None else decode(kept[0])
+                found = await look()
                 now = node.clock.now()
-                if now >= until:
-                    raise DeadlineExceeded(f"{id} has not come to its end", code="workflow.wait")
+                if found is not None or now >= until:
+                    return found
                 handle = node.clock.call_at(min(until, now + LOOK_MS), partial(resolve, future, None))
                 try:
                     await future
@@ -76,16 +89,27 @@ class EndWaiters:
             if shard_of(id) not in node.epochs:
                 raise _refusal(id)
 
-    async def _look(self, id: ObjectId, call: Call) -> list[bytes | None] | None:
-        look = Call(PEEK, (), {}, deadline_at=call.deadline_at, request_key=None, chain=call.chain)
+    async def _ask(self, id: ObjectId, call: Call, method: str, args: tuple[Any, ...]) -> Any:
+        look = Call(method, args, {}, deadline_at=call.deadline_at, request_key=None, chain=call.chain)
         node: Any = self._node
-        found: list[bytes | None] | None = await node.within_deadline(look, node.deliver(id, look))
-        return found
+        return await node.within_deadline(look, node.deliver(id, look))
 
     def _send_away(self, shards: Collection[int]) -> None:
         for id in [id for id in self._waiting if shard_of(id) in shards]:
             for future in list(self._waiting[id]):
                 resolve(future, None, _refusal(id))
+
+
+def _timeout_of(call: Call) -> Any:
+    """What `result(timeout=…)` was given; `BadInput` for anything else, which nobody would heed."""
+    unknown = [name for name in call.kwargs if name != "timeout"]
+    if unknown or len(call.args) > 1 or (call.args and call.kwargs):
+        given = [*map(repr, call.args), *(f"{name}={value!r}" for name, value in call.kwargs.items())]
+        raise BadInput(
+            f"{call.chain[-1]}.result takes a timeout and nothing else, not ({', '.join(given):.200})",
+            code="arguments.unknown",
+        )
+    return call.kwargs.get("timeout", call.args[0] if call.args else None)
 
 
 async def peek(ctx: "Context") -> list[bytes | None] | None:
@@ -103,7 +127,8 @@ async def peek(ctx: "Context") -> list[bytes | None] | None:
 def check_done(id: ObjectId, record: WorkflowRecord) -> None:
     """`WorkflowFailed` or `WorkflowCancelled` when that is what came of it."""
     if record.state == CANCELLED:
-        raise WorkflowCancelled(f"{id} was cancelled")
+        why = "" if record.error is None else f": {record.error[1]}"
+        raise WorkflowCancelled(f"{id} was cancelled{why}")
     if record.state != DONE:
         said = "it failed" if record.error is None else f"{record.error[0]}: {record.error[1]}"
         raise WorkflowFailed(f"{id} failed: {said}")
