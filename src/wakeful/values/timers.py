@@ -21,6 +21,7 @@ WORKFLOW_TIMERS = {
     "workflow": "workflow goes on",
     "workflow-mail": "workflow's letter",
     "workflow-call": "workflow's call",
+    "workflow-forget": "workflow is forgotten",
 }
 
 # Where a timer stands in the order of firing: due time, then higher priority, then insertion.

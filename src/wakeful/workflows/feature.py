@@ -26,13 +26,13 @@ class WorkflowFeature(Feature):
         from wakeful.workflows import acts
         from wakeful.workflows.mail import Calls, WorkflowMail
         from wakeful.workflows.node_workflows import FEATURE, NodeWorkflows
-        from wakeful.workflows.timers import BodyTimers
+        from wakeful.workflows.timers import BodyTimers, KeepTimers
         from wakeful.workflows.waiters import PEEK, peek
 
         feature = node.features[FEATURE] = NodeWorkflows(node, self.bound)
         node.operations.update({**acts.OPERATIONS, PEEK: peek})
         node.rewrites["result"] = feature.waiters.rewrite
-        for handler in (BodyTimers, WorkflowMail, Calls):
+        for handler in (BodyTimers, KeepTimers, WorkflowMail, Calls):
             node.timer_runs.register(handler(feature, node.limits.alarm_deadline_ms))
 
     async def erase(self, turn: Turn) -> None:

@@ -62,6 +62,9 @@ class WorkflowRecord:
     error: list[Any] | None = None  # of the last failure: kind, message, …
     failed_by: list[int] = field(default_factory=list)  # the steps whose failures these were
     forked_from: list[str] | None = None  # class, key and step
+    keep_ms: list[int] | None = (
+        None  # for how long it is kept when it is done, and when it failed; None: until it is forgotten
+    )
 
     def touch(self, now: int, *, state: str | None = None, phase: str | None = None) -> None:
         """It stands otherwise from now on."""

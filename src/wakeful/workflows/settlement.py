@@ -16,7 +16,7 @@ from wakeful.values.timers import Entry, Parked, Timer, Verdict, run_id, words_o
 from wakeful.values.trace import with_trace
 from wakeful.workflows.body import ORDINAL
 from wakeful.workflows.driver import Driver, DriverNews
-from wakeful.workflows.node_workflows import BODY, CALL, TIMER, NodeWorkflows, feature_of
+from wakeful.workflows.node_workflows import BODY, CALL, FORGET, TIMER, NodeWorkflows, feature_of
 from wakeful.workflows.records import (
     ACTIVE,
     CANCELLED,
@@ -377,6 +377,9 @@ def end(turn: Turn, record: WorkflowRecord, state: str, value: bytes | None) -> 
     record.ended_at, record.wake_at, record.waits = now, None, []
     turn.writes[OUTCOME] = value
     turn.clear_timer(TIMER)
+    if record.keep_ms is not None:
+        due_at = now + record.keep_ms[state != DONE]
+        turn.set_timer(Timer(activation.id, FORGET, due_at, due_at, activation.node.next_seq(activation.shard)))
     note(turn, record)
     tell_listeners(feature, turn, record, value)
     turn.then = [*turn.then, lambda: feature.waiters.tell_end(activation.id)]
