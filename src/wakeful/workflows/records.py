@@ -7,6 +7,7 @@ rise: in their order they are handed to the body, whenever that runs again.
 
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from wakeful.runtime.storage import scan
@@ -101,7 +102,9 @@ class StepRow:
 
 
 _RECORD = [one.name for one in fields(WorkflowRecord)]
+_KNOWN = frozenset(_RECORD)
 _STEP = [one.name for one in fields(StepRow)]
+_record_values, _step_values = attrgetter(*_RECORD), attrgetter(*_STEP)  # these run with each step
 ENDED = frozenset({"done", "error", "late"})
 
 
@@ -111,10 +114,19 @@ def label_of(name: str, count: int) -> str:
 
 
 def read_record(data: bytes) -> WorkflowRecord:
-    found = {key: value for key, value in decode(data).items() if key in _RECORD}
+    found = {key: value for key, value in decode(data).items() if key in _KNOWN}
     record = WorkflowRecord(**found)
     record.waits = [Wait(*one) for one in record.waits]
     return record
+
+
+def values_of(record: WorkflowRecord) -> list[Any]:
+    """What it has now, to be compared with what it has later."""
+    return [list(one) if type(one) is list else one for one in _record_values(record)]
+
+
+def copy_step(row: StepRow) -> StepRow:
+    return StepRow(*_step_values(row))
 
 
 def read_step(data: bytes) -> StepRow:
@@ -133,8 +145,9 @@ async def load(turn: Turn) -> WorkflowRecord | None:
 
 
 def save(turn: Turn, record: WorkflowRecord) -> None:
-    kept = {name: getattr(record, name) for name in _RECORD}
-    turn.writes[ROW] = encode({**kept, "waits": [list(one) for one in record.waits]})
+    kept = dict(zip(_RECORD, _record_values(record), strict=True))
+    kept["waits"] = [list(one) for one in record.waits]
+    turn.writes[ROW] = encode(kept)
 
 
 def step_slot(ordinal: int) -> Slot:
@@ -142,7 +155,7 @@ def step_slot(ordinal: int) -> Slot:
 
 
 def save_step(turn: Turn, row: StepRow) -> None:
-    turn.writes[step_slot(row.ordinal)] = encode([getattr(row, name) for name in _STEP])
+    turn.writes[step_slot(row.ordinal)] = encode(list(_step_values(row)))
 
 
 async def load_step(turn: Turn, ordinal: int) -> StepRow | None:

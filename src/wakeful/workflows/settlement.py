@@ -4,7 +4,6 @@ Here a result gets its number and becomes the step's row, a wait begins, finds i
 or is stopped. Whoever does that from elsewhere (an event, a timer, an operator) uses the same parts.
 """
 
-import copy
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from wakeful.workflows.records import (
     StepRow,
     Wait,
     WorkflowRecord,
+    copy_step,
     first_event,
     keep_event,
     load,
@@ -41,6 +41,7 @@ from wakeful.workflows.records import (
     save,
     save_step,
     step_slot,
+    values_of,
 )
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Settlement:
         self._node = turn.activation.node
         self._feature = feature_of(self._node)
         self._now = self._node.clock.now()
-        self._before = copy.deepcopy(record)
+        self._before = values_of(record)
         self._done = DriverNews(record)
 
     async def make(self) -> DriverNews:
@@ -88,7 +89,7 @@ class Settlement:
             await self._end(*body.outcome())
         elif record.state == ACTIVE and is_quiet and not driver.runners and not self._is_busy():
             await self._rest()
-        if record != self._before:
+        if values_of(record) != self._before:
             save(self._turn, record)
         return done
 
@@ -103,7 +104,7 @@ class Settlement:
         assert body is not None
         for ordinal, end in self._driver.ends.items():
             op = body.ops[ordinal]
-            row = copy.copy(op.row)
+            row = copy_step(op.row)
             row.attempts, row.value, row.error, row.due_at = end.attempts, end.value, end.error, end.due_at
             row.state, row.ended_at = end.state, end.ended_at
             self._done.ends.append(ordinal)
@@ -134,7 +135,7 @@ class Settlement:
 
     async def _begin_wait(self, op: "Op") -> None:
         """Something that is no function: it waits, or is over at once."""
-        row, record, turn = copy.copy(op.row), self._record, self._turn
+        row, record, turn = copy_step(op.row), self._record, self._turn
         self._done.asked.append(op)
         kind = row.kind
         if kind == "publish":
