@@ -60,7 +60,7 @@ class Workflow(DurableObject):
     step_retry: ClassVar[RetryPolicy | None] = None  # of steps that say nothing of it; None: five attempts
 
     __wakeful_workflow__ = True  # by which an App knows one without loading this module for programs that have none
-    __wakeful_reader_operations__ = (PEEK, LOOK)
+    __wakeful_reader_operations__: tuple[str, ...] = (PEEK, LOOK)
     __wakeful_names__: tuple[str, ...] = (
         *("start", "send", "result", "status", "steps", "published", "key"),
         *("pause", "resume", "cancel", "retry", "restart", "fork"),

@@ -89,7 +89,7 @@ def test_toml_with_migrations(tmp_path: Path) -> None:
 
 
 def test_every_kind_that_is_not_here_is_named(tmp_path: Path) -> None:
-    kinds = ["ai", "browser", "hyperdrive", "images", "send_email", "vectorize", "version_metadata", "workflows"]
+    kinds = ["ai", "browser", "hyperdrive", "images", "send_email", "vectorize", "version_metadata"]
     bound = {kind: {"binding": kind.upper()} for kind in kinds} | {"send_email": [{"name": "SEND_EMAIL"}]}
     (tmp_path / "wrangler.json").write_text(
         json.dumps({"main": "entry.py", **bound, "containers": [{"class_name": "A"}]})
@@ -100,8 +100,7 @@ def test_every_kind_that_is_not_here_is_named(tmp_path: Path) -> None:
 
 
 def test_what_is_not_here_has_a_remedy_and_a_kind_that_nobody_knows_is_named(tmp_path: Path) -> None:
-    words = set(config._ELSEWHERE.values()) - {"a workflow"}
-    assert words == set(config.REMEDIES)
+    assert set(config._ELSEWHERE.values()) == set(config.REMEDIES)
     new = {"main": "entry.py", "oracles": [{"binding": "ORACLE"}], "rules": [{"type": "Data"}], "vars": {"A": 1}}
     (tmp_path / "wrangler.json").write_text(json.dumps(new))
     assert config.read(tmp_path).elsewhere == {"ORACLE": "one of its oracles"}

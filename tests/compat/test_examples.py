@@ -400,3 +400,28 @@ async def test_a_page_of_another_server_gets_tags_for_its_preview() -> None:
     finally:
         worker.unload()
         await runner.cleanup()
+
+
+async def test_an_expense_waits_for_a_person_and_is_paid_once() -> None:
+    async with played(EXAMPLES / "cloudflare_workflow") as (worker, world):
+
+        async def ask(path: str, body: Any = None) -> Any:
+            options = {} if body is None else {"method": "POST", "body": json.dumps(body)}
+            return await (await worker.fetch(Request(f"http://localhost{path}", **options))).json()
+
+        assert await ask("/?id=lunch", {"amount": 12, "currency": "EUR"}) == {"id": "lunch"}
+        assert await ask("/?id=car", {"amount": 900, "currency": "CHF"}) == {"id": "car"}
+        assert await ask("/?id=late", {"amount": 900, "currency": "CHF"}) == {"id": "late"}
+        assert await ask("/?id=odd", {"amount": 1, "currency": "gold"}) == {"id": "odd"}
+        await world.advance("1d")
+        lunch = {"paid": 12.0, "by": None, "receipt": "receipt lunch, attempt 1"}
+        assert await ask("/?id=lunch") == {"status": "complete", "error": None, "output": lunch}
+        assert (await ask("/?id=odd"))["error"]["name"] == "NonRetryableError"
+        assert (await ask("/?id=car"))["status"] == "waiting"
+        await world.crash()
+        await world.restart(after="1h")
+        await ask("/allow?id=car", {"by": "eve"})
+        await world.advance("8d")
+        car = {"paid": 990.0, "by": "eve", "receipt": "receipt car, attempt 1"}
+        assert (await ask("/?id=car"))["output"] == car
+        assert (await ask("/?id=late"))["output"] == {"paid": None, "why": "nobody allowed it"}

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,11 +21,12 @@ WRANGLER = """
   "name": "live", "main": "entry.py", "compatibility_date": "2026-03-01",
   "durable_objects": { "bindings": [{ "name": "COUNTERS", "class_name": "Counter" },
     { "name": "PAYERS", "class_name": "Payer" }] },
+  "workflows": [{ "name": "orders", "binding": "ORDERS", "class_name": "Order" }],
 }
 """
 CODE = """
 import asyncio, time
-from workers import DurableObject, Response, WorkerEntrypoint
+from workers import DurableObject, Response, WorkerEntrypoint, WorkflowEntrypoint
 
 class Counter(DurableObject):
     async def fetch(self, request):
@@ -44,8 +46,27 @@ class Payer(DurableObject):
         await self.env.COUNTERS.getByName("one").fetch(request)
         await asyncio.sleep(600)
 
+BEGUN = []
+
+class Order(WorkflowEntrypoint):
+    async def run(self, event, step):
+        async def count():
+            return (await (await self.env.COUNTERS.getByName("two").fetch("http://x/")).json())[0]
+
+        async def slow():
+            n = await count()
+            BEGUN.append(n)
+            await asyncio.sleep(600 if n == 2 else 0)
+            return n
+
+        return [await step.do("first", count), await step.do("slow", slow), await step.do("last", count)]
+
 class Default(WorkerEntrypoint):
     async def fetch(self, request):
+        if "order" in request.url:
+            await self.env.ORDERS.create_batch([{"id": "one"}])
+            told = await (await self.env.ORDERS.get("one")).status()
+            return Response.json([told.output, *BEGUN])
         if "pay" in request.url:
             return await self.env.PAYERS.getByName("one").fetch(request)
         return await self.env.COUNTERS.getByName("one").fetch(request)
@@ -108,6 +129,30 @@ def test_a_worker_is_served_reloaded_and_keeps_its_data(served: Served, tmp_path
     assert asked(url)[0] == before + 1001
     os.kill(served.process.pid, signal.SIGTERM)
     assert served.process.wait(PATIENCE_S) == 0
+
+
+def _wait_for(url: str, wanted: list[Any]) -> None:
+    give_up_at = time.monotonic() + PATIENCE_S
+    while (found := asked(url)) != wanted:
+        assert time.monotonic() < give_up_at, found
+        time.sleep(0.1)
+
+
+def test_a_workflow_goes_on_where_a_kill_met_it(served: Served, tmp_path: Path) -> None:
+    url = served.told("worker")["url"]
+    pid = int(served.told("ready")["pid"])
+    _wait_for(f"{url}/order", [None, 2])  # its second step is at work
+    served.process.kill()
+    os.kill(pid, signal.SIGKILL)
+    served.process.wait(PATIENCE_S)
+    again = Served(tmp_path)
+    try:
+        _wait_for(f"{again.told('worker')['url']}/order", [[1, 3, 4], 3])  # the first one was not done again
+    finally:
+        again.process.terminate()
+        again.process.wait(PATIENCE_S)
+        assert again.process.stdout is not None
+        again.process.stdout.close()
 
 
 def test_what_was_put_before_an_effect_outlives_a_kill_before_the_end_of_its_event(

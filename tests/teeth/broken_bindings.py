@@ -4,13 +4,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.teeth.broken import swapped
-from wakeful.compat.workers.bindings import kv
+from wakeful.compat.workers.bindings import kv, workflows
 from wakeful.compat.workers.bindings.assets import AssetFiles
 from wakeful.compat.workers.bindings.d1 import D1Database
 from wakeful.compat.workers.bindings.desk import desk_of
 from wakeful.compat.workers.bindings.long_values import LongValues
 from wakeful.compat.workers.bindings.queue_batch import MessageBatch, QueueMessage
 from wakeful.compat.workers.bindings.queues import Queue, QueueConsumer, _read
+from wakeful.compat.workers.workflow_steps import WorkflowStep
+from wakeful.workflows import timers
+from wakeful.workflows.records import ACTIVE
 
 
 def an_entry_is_read_until_its_alarm_rings() -> Any:
@@ -72,3 +75,29 @@ def links_lead_out_of_the_folder() -> Any:
         return broken
 
     return swapped(AssetFiles, "_file", make)
+
+
+def a_dependency_is_done_for_each_that_needs_it() -> Any:
+    """Nobody looks whether it has been."""
+
+    def make(result_of: Any) -> Any:
+        async def broken(self: WorkflowStep, needed: Any) -> Any:
+            return await (needed() if callable(needed) else result_of(self, needed))
+
+        return broken
+
+    return swapped(WorkflowStep, "_result_of", make)
+
+
+def a_pause_lets_the_clock_of_a_workflow_run() -> Any:
+    """What it waits for ends when it would have."""
+
+    async def broken(turn: Any) -> None:
+        """Nothing is moved."""
+
+    return swapped(workflows, "shift_waits", lambda shift: broken)
+
+
+def a_workflow_that_was_restarted_goes_with_its_first_end() -> Any:
+    """Whoever comes to forget it does not look whether it is over."""
+    return swapped(timers, "OVER", lambda over: {*over, ACTIVE})

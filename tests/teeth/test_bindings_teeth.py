@@ -11,6 +11,8 @@ from tests.compat import test_bindings_assets as assets
 from tests.compat import test_bindings_d1 as d1
 from tests.compat import test_bindings_kv as kv
 from tests.compat import test_bindings_queues as queues
+from tests.compat import test_bindings_workflows as workflows
+from tests.compat import test_workflow_instances as instances
 from tests.compat.workers_stage import write_worker
 from tests.teeth import broken_bindings
 from tests.teeth.catching import Catcher, Teeth, run_test
@@ -51,12 +53,33 @@ def outside() -> None:
         run_test(assets.test_nothing_outside_the_folder_is_served, Path(made).resolve())
 
 
+def shared() -> None:
+    """tests/compat: steps that several depend on."""
+    with tempfile.TemporaryDirectory() as made:
+        run_test(workflows.test_dependencies_are_done_once_and_their_results_are_arguments, Path(made))
+
+
+def paused() -> None:
+    """tests/compat: a workflow that is paused in a sleep."""
+    with tempfile.TemporaryDirectory() as made:
+        run_test(instances.test_a_pause_stops_the_clock, Path(made))
+
+
+def kept() -> None:
+    """tests/compat: workflows that are over, and one that was restarted."""
+    with tempfile.TemporaryDirectory() as made:
+        run_test(instances.test_one_that_goes_on_again_is_not_forgotten_for_its_first_end, Path(made))
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "an_entry_is_read_until_its_alarm_rings": (expired,),
     "a_message_is_done_before_its_handler_ended": (crashed,),
     "a_batch_is_a_transaction_for_each_statement": (batched,),
     "a_value_that_is_replaced_leaves_its_parts": (replaced,),
     "links_lead_out_of_the_folder": (outside,),
+    "a_dependency_is_done_for_each_that_needs_it": (shared,),
+    "a_pause_lets_the_clock_of_a_workflow_run": (paused,),
+    "a_workflow_that_was_restarted_goes_with_its_first_end": (kept,),
 }
 TEETH = Teeth(broken_bindings, BROKEN)
 

@@ -1,6 +1,8 @@
-"""What is asked of KV, D1, R2 and queues, on miniflare and on Wakeful: each scenario with bindings of its own."""
+"""What is asked of KV, D1, R2, queues and workflows, on miniflare and on Wakeful: each scenario with bindings of its own."""
 
 from typing import Any
+
+from tests.workerd.workflow_scenarios import WORKFLOWS
 
 Steps = list[list[Any]]
 LONG = "x" * 513
@@ -176,3 +178,4 @@ SCENARIOS: dict[str, tuple[str, Steps]] = {
         ["sendBatch", [{"body": 1}] * 101], ["send", "x", {"delaySeconds": 90_000}], ["wait", 1500], ["log"],
     ]),
 }  # fmt: skip
+SCENARIOS |= {f"workflow: {name}": ("workflow", steps) for name, steps in WORKFLOWS.items()}

@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import json
 import logging
+import re
 import shutil
 import subprocess
 import sys
@@ -85,6 +86,8 @@ def sort_of(error: dict[str, Any]) -> str:
         return " ".join(words.split()[:4])
     if words.endswith(")") and words[-6:-1].isdecimal():
         return words[-7:]
+    if found := re.match(r"(Workflow\w*Error): ", words):  # it has lost its name on its way
+        return found[1]
     return "D1_ERROR" if words.startswith("D1_") else str(error["error"])
 
 

@@ -35,7 +35,7 @@ def test_every_scenario_is_recorded() -> None:
 
 def test_there_are_ten_of_each_kind() -> None:
     kinds = [kind for kind, _ in SCENARIOS.values()]
-    assert min(kinds.count(kind) for kind in ("kv", "d1", "r2", "queue")) >= 10
+    assert min(kinds.count(kind) for kind in ("kv", "d1", "r2", "queue", "workflow")) >= 10
 
 
 def test_every_difference_is_on_the_page() -> None:

@@ -22,6 +22,7 @@ WORKFLOW_TIMERS = {
     "workflow-mail": "workflow's letter",
     "workflow-call": "workflow's call",
     "workflow-place": "word of workflow's queue",
+    "workflow-forget": "workflow is forgotten",
 }
 
 # Where a timer stands in the order of firing: due time, then higher priority, then insertion.

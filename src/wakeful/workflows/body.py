@@ -31,7 +31,7 @@ from wakeful.workflows.records import StepRow, WorkflowRecord, label_of, unpack_
 
 CHANGED = "workflow.changed"
 ORDINAL = "wakeful_ordinal"  # of an error: the step that failed with it
-NAME_CHARS_MAX = 200
+NAME_CHARS_MAX = 256
 REFUSALS_MAX = 100  # `finally` blocks ask for a few steps; what asks for more swallows what ends it
 FUNCTIONS = frozenset({"step", "undo"})  # kinds that are code of the program's own, run beside turns
 

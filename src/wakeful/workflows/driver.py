@@ -34,7 +34,7 @@ from wakeful.workflows.records import (
     WorkflowRecord,
     pack_error,
 )
-from wakeful.workflows.step import RUN_ID, Step
+from wakeful.workflows.step import ATTEMPT, RUN_ID, Step
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import ObjectRuntime
@@ -398,6 +398,7 @@ class Driver:
 
     async def _attempt(self, op: Op) -> Any:
         assert op.function is not None
+        ATTEMPT.set(op.row.attempts + 1)
         way = self._call(op.function, op)
         if self._node.tracer is not None:
             way = tracer.step(self._node, self.id, op.row.label, RUN_ID.get() or "", op.row.attempts, way)

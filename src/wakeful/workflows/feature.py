@@ -26,14 +26,14 @@ class WorkflowFeature(Feature):
         from wakeful.workflows import acts
         from wakeful.workflows.mail import Calls, Places, WorkflowMail
         from wakeful.workflows.node_workflows import FEATURE, NodeWorkflows
-        from wakeful.workflows.timers import BodyTimers
+        from wakeful.workflows.timers import BodyTimers, KeepTimers
         from wakeful.workflows.waiters import PEEK, peek
         from wakeful.workflows.watch import LOOK, NEWS, look
 
         feature = node.features[FEATURE] = NodeWorkflows(node, self.bound)
         node.operations.update({**acts.OPERATIONS, PEEK: peek, LOOK: look})
         node.rewrites |= {"result": feature.waiters.rewrite, NEWS: feature.waiters.rewrite_news}
-        for handler in (BodyTimers, WorkflowMail, Calls):
+        for handler in (BodyTimers, KeepTimers, WorkflowMail, Calls):
             node.timer_runs.register(handler(feature, node.limits.alarm_deadline_ms))
         node.timer_runs.register(Places(feature, node.limits.alarm_deadline_ms), quiet=True)
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import NodeRuntime
 
 FEATURE = "workflows"
-# The timers of workflows: the body, what one sends another, and calls that are part of one.
-BODY, MAIL, CALL = "workflow", "workflow-mail", "workflow-call"
+# The timers of workflows: the body, what one sends another, calls that are part of one, and the end of what is kept of it.
+BODY, MAIL, CALL, FORGET = "workflow", "workflow-mail", "workflow-call", "workflow-forget"
 PLACE = "workflow-place"  # what a queue says to one that goes through it
 TIMER = f"{BODY}:body"
 LINGER_MS = 10_000  # for so long one that rests stays in memory: what it waits for may come at once

@@ -7,6 +7,7 @@ rise: in their order they are handed to the body, whenever that runs again.
 
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from wakeful.runtime.admission import QueuePlace, pack_place, read_place
@@ -65,6 +66,7 @@ class WorkflowRecord:
     failed_by: list[int] = field(default_factory=list)  # the steps whose failures these were
     forked_from: list[str] | None = None  # class, key and step
     place: QueuePlace | None = None  # in the queue that it goes through
+    keep_ms: list[int] | None = None  # kept so long when it is done, and when it failed; None: until it is forgotten
 
     def touch(self, now: int, *, state: str | None = None, phase: str | None = None) -> None:
         """It stands otherwise from now on."""
@@ -101,7 +103,9 @@ class StepRow:
 
 
 _RECORD = [one.name for one in fields(WorkflowRecord)]
+_KNOWN = frozenset(_RECORD)
 _STEP = [one.name for one in fields(StepRow)]
+_record_values, _step_values = attrgetter(*_RECORD), attrgetter(*_STEP)  # these run with each step
 ENDED = frozenset({"done", "error", "late"})
 
 
@@ -111,12 +115,16 @@ def label_of(name: str, count: int) -> str:
 
 
 def read_record(data: bytes) -> WorkflowRecord:
-    found = {key: value for key, value in decode(data).items() if key in _RECORD}
+    found = {key: value for key, value in decode(data).items() if key in _KNOWN}
     record = WorkflowRecord(**found)
     record.waits = [Wait(*one) for one in record.waits]
     if record.place is not None:
         record.place = read_place(found["place"])
     return record
+
+
+def copy_step(row: StepRow) -> StepRow:
+    return StepRow(*_step_values(row))
 
 
 def read_step(data: bytes) -> StepRow:
@@ -140,7 +148,7 @@ def save(turn: Turn, record: WorkflowRecord) -> None:
 
 def pack_record(record: WorkflowRecord) -> bytes:
     """As it is kept: the same bytes whenever it is the same."""
-    kept = {name: getattr(record, name) for name in _RECORD}
+    kept = dict(zip(_RECORD, _record_values(record), strict=True))
     kept["waits"] = [list(one) for one in record.waits]
     kept["place"] = None if record.place is None else pack_place(record.place)
     return encode(kept)
@@ -151,7 +159,7 @@ def step_slot(ordinal: int) -> Slot:
 
 
 def save_step(turn: Turn, row: StepRow) -> None:
-    turn.writes[step_slot(row.ordinal)] = encode([getattr(row, name) for name in _STEP])
+    turn.writes[step_slot(row.ordinal)] = encode(list(_step_values(row)))
 
 
 async def load_step(turn: Turn, ordinal: int) -> StepRow | None:

@@ -4,7 +4,6 @@ Here a result gets its number and becomes the step's row, a wait begins, finds i
 or is stopped. Whoever does that from elsewhere (an event, a timer, an operator) uses the same parts.
 """
 
-import copy
 import traceback
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from wakeful.values.trace import current_trace, linked_trace, with_trace
 from wakeful.workflows import tickets
 from wakeful.workflows.body import ORDINAL
 from wakeful.workflows.driver import Driver, DriverNews
-from wakeful.workflows.node_workflows import BODY, CALL, TIMER, NodeWorkflows, feature_of
+from wakeful.workflows.node_workflows import BODY, CALL, FORGET, TIMER, NodeWorkflows, feature_of
 from wakeful.workflows.records import (
     ACTIVE,
     CANCELLED,
@@ -36,6 +35,7 @@ from wakeful.workflows.records import (
     StepRow,
     Wait,
     WorkflowRecord,
+    copy_step,
     first_event,
     keep_event,
     load_step,
@@ -125,7 +125,7 @@ class Settlement:
             if not self._has_room(len(end.value or b"")):
                 break
             op = body.ops[ordinal]
-            row = copy.copy(op.row)
+            row = copy_step(op.row)
             row.attempts, row.value, row.error, row.due_at = end.attempts, end.value, end.error, end.due_at
             row.state, row.ended_at = end.state, end.ended_at
             self._done.ends.append(ordinal)
@@ -156,7 +156,7 @@ class Settlement:
 
     async def _begin_wait(self, op: "Op") -> None:
         """Something that is no function: it waits, or is over at once."""
-        row, record, turn = copy.copy(op.row), self._record, self._turn
+        row, record, turn = copy_step(op.row), self._record, self._turn
         self._done.asked.append(op)
         kind = row.kind
         if kind == "publish":
@@ -417,6 +417,9 @@ def end(turn: Turn, record: WorkflowRecord, state: str, value: bytes | None) -> 
     turn.writes[OUTCOME] = value
     turn.clear_timer(TIMER)
     tickets.leave(turn, record)
+    if record.keep_ms is not None:
+        due_at = now + record.keep_ms[state != DONE]
+        turn.set_timer(Timer(activation.id, FORGET, due_at, due_at, activation.node.next_seq(activation.shard)))
     note(turn, record)
     tell_listeners(feature, turn, record, value)
     turn.then = [*turn.then, lambda: feature.waiters.tell(activation.id)]

@@ -15,14 +15,15 @@ from wakeful.values.errors import BadHandler, BadInput, BadOption, BadTime, Turn
 from wakeful.values.ids import ObjectId, check_key
 from wakeful.values.times import LATEST_MS, Duration, duration_ms, from_datetime, to_datetime
 from wakeful.workflows.bindings import BoundWorkflow
-from wakeful.workflows.body import NAME_CHARS_MAX, WorkflowBody
+from wakeful.workflows.body import NAME_CHARS_MAX, WorkflowBody, check_name
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import NodeRuntime
 
 T = TypeVar("T")
-# The step whose function runs in this context.
+# The step whose function runs in this context, and which of its attempts that is.
 RUN_ID: ContextVar[str | None] = ContextVar("wakeful_step_run", default=None)
+ATTEMPT: ContextVar[int] = ContextVar("wakeful_step_attempt", default=0)
 
 
 class Step:
@@ -127,15 +128,18 @@ class Step:
         due_at = from_datetime(when) + bool(when.microsecond % 1000)
         await self._body.ask("sleep", name, payload=(None, due_at, None))
 
-    async def wait_for(self, event: str, timeout: Duration | None = None) -> Any:
+    async def wait_for(self, event: str, timeout: Duration | None = None, *, name: str | None = None) -> Any:
         """What came with the next event of that name: `send(event, data)`. One that came before is taken first.
 
-        `TimeoutError` when none has come in time.
+        `TimeoutError` when none has come in time. `name` is what the step is called, where that is not the event's.
         """
+        check_name("event", event)
         length_ms = None
         if timeout is not None:
             length_ms = self._length(duration_ms(timeout, what=f"wait {event!r}: timeout"), event)
-        return await self._body.ask("wait", event, payload=(length_ms, None, f"event:{event}"))
+        return await self._body.ask(
+            "wait", event if name is None else name, payload=(length_ms, None, f"event:{event}")
+        )
 
     async def call(self, method: Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> T:
         """Call a method of another object (`ctx.get(Stock, "a").take`), exactly once: its turn and this answer are one.
@@ -223,6 +227,14 @@ class Step:
         found = RUN_ID.get()
         if found is None:
             raise TurnOver("step.run_id is for the function of a step, while it runs", code="workflow.run_id")
+        return found
+
+    @property
+    def attempt(self) -> int:
+        """In a step's function: which attempt this is, from 1."""
+        found = ATTEMPT.get()
+        if not found:
+            raise TurnOver("step.attempt is for the function of a step, while it runs", code="workflow.run_id")
         return found
 
     def _length(self, length_ms: int, name: str) -> int:

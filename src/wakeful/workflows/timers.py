@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from wakeful.runtime.timer_handler import Failed, Park, RowTimers, RunLater
+from wakeful.runtime.timer_handler import Errands, Failed, Park, RowTimers, RunLater
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import decode
 from wakeful.values.commits import Slot
@@ -10,11 +10,12 @@ from wakeful.values.errors import Conflict
 from wakeful.values.timers import Parked, Timer
 from wakeful.workflows import tickets
 from wakeful.workflows.driver import Driver, follow
-from wakeful.workflows.node_workflows import BODY, NodeWorkflows
+from wakeful.workflows.node_workflows import BODY, FORGET, NodeWorkflows
 from wakeful.workflows.records import (
     ACTIVE,
     FAILED,
     INPUT,
+    OVER,
     PARKED,
     ROW,
     RUNNING,
@@ -119,6 +120,21 @@ class BodyTimers(RowTimers):
 
     def reads(self, timer: Timer) -> Slot | None:
         return ROW
+
+
+class KeepTimers(Errands):
+    """`workflow-forget`: one that is over has been kept for as long as it was to be."""
+
+    prefix = FORGET
+
+    def __init__(self, feature: NodeWorkflows, deadline_ms: int) -> None:
+        self.deadline_ms = deadline_ms
+
+    async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
+        record = await load(turn)
+        if record is not None and record.state in OVER:  # else it goes on again, and sets this anew when it ends
+            turn.forget()
+        return False
 
 
 def _ready(record: WorkflowRecord, driver: Driver) -> tuple[int, ...]:

@@ -13,6 +13,9 @@ const mf = new Miniflare({
   kvNamespaces: names("kv"),
   d1Databases: names("d1"),
   r2Buckets: names("r2"),
+  workflows: Object.fromEntries(
+    names("workflow").map((name) => [name, { name: name.toLowerCase(), className: "Plan" }]),
+  ),
   queueProducers: Object.fromEntries(queues.map((name) => [name, name.toLowerCase()])),
   queueConsumers: Object.fromEntries(
     queues.map((name) => [name.toLowerCase(), { maxBatchSize: 3, maxBatchTimeout: 1, maxRetries: 2 }]),

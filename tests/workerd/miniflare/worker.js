@@ -1,4 +1,7 @@
 // Plays the steps of a scenario of binding_scenarios.py on the real bindings; entry.py is its twin.
+import { WorkflowEntrypoint } from "cloudflare:workers";
+import { NonRetryableError } from "cloudflare:workflows";
+
 const logs = {};
 
 function told(value) {
@@ -55,7 +58,63 @@ async function queue(q, [method, ...args], memory, name) {
   return null;
 }
 
-const kinds = { kv, d1, r2, queue };
+const errors = { TypeError, Error, NonRetryableError };
+
+// The name that it had before it crossed from one Worker to another.
+const nameOf = (error) => error.message.match(/^(\w+Error): /)?.[1] ?? error.name;
+
+// What its params say, line by line.
+export class Plan extends WorkflowEntrypoint {
+  async run(event, step) {
+    const found = [];
+    const acts = {
+      do: ([name, value, config]) => step.do(name, config ?? {}, async () => value),
+      attempts: ([name, wanted, config]) =>
+        step.do(name, config, async (ctx) => {
+          if (ctx.attempt < wanted) throw new Error("again");
+          return ctx.attempt;
+        }),
+      context: ([name]) => step.do(name, async (ctx) => [ctx.step.name, ctx.step.count, ctx.attempt]),
+      fail: ([name, error, message, config]) =>
+        step.do(name, config ?? { retries: { limit: 0, delay: 0 } }, async () => {
+          throw new errors[error](message);
+        }),
+      slow: ([name, ms, config]) => step.do(name, config, () => new Promise((resolve) => setTimeout(resolve, ms))),
+      sleep: ([name, length]) => step.sleep(name, length),
+      until: ([name, ms]) => step.sleepUntil(name, new Date(event.timestamp.valueOf() + ms)),
+      wait: async ([name, type, timeout]) => {
+        const came = await step.waitForEvent(name, timeout === undefined ? { type } : { type, timeout });
+        return [came.type, came.payload];
+      },
+      event: () => Object.keys(event).sort().slice(0, 3).concat([event.payload.note ?? null]),
+      raise: ([error, message]) => {
+        throw new errors[error](message);
+      },
+    };
+    for (const [act, ...args] of event.payload.plan ?? []) {
+      if (act !== "try") found.push(told(await acts[act](args)));
+      else
+        try {
+          found.push(told(await acts[args[0]](args.slice(1))));
+        } catch (error) {
+          found.push(`caught ${nameOf(error)}`);
+        }
+    }
+    return found;
+  }
+}
+
+async function workflow(flow, [method, id, ...args]) {
+  if (method === "create") return (await flow.create({ id, ...args[0] })).id;
+  if (method === "createBatch") return (await flow.createBatch(id)).map((one) => one.id);
+  const instance = await flow.get(id);
+  if (method === "get") return instance.id;
+  if (method !== "status") return told(await instance[method](...args));
+  const { status, output, error } = await instance.status();
+  return { status, output: told(output), failed: error ? nameOf(error) : null };
+}
+
+const kinds = { kv, d1, r2, queue, workflow };
 
 export default {
   async fetch(request, env) {

@@ -22,10 +22,10 @@ KINDS = {
     "queues.producers": "binding",
     "r2_buckets": "binding",
     "services": "binding",
+    "workflows": "binding",
 }
 # Kinds that nothing here stands behind, and what they are called.
 _ELSEWHERE = {
-    "workflows": "a workflow",
     "hyperdrive": "Hyperdrive",
     "vectorize": "Vectorize",
     "analytics_engine_datasets": "Analytics Engine",
@@ -68,6 +68,7 @@ REMEDIES = {
 }
 _RULE_FILES = ("_headers", "_redirects")
 _PULL = "pull consumers: messages of {} are for an HTTP API that is not here; let the Worker's queue() take them"
+_TIMED = "schedules of workflows: {} is not started by them; do it in scheduled(), with triggers.crons"
 # What JSON with comments is made of. Each text belongs to one alternative only, an unclosed one to the rest of the file:
 # so a file is read once from its beginning to its end, whatever is in it.
 _PART = re.compile(
@@ -119,6 +120,10 @@ class Config(NamedTuple):
             return False
         return _DELETES_ALARM in self.flags or self.compatibility_date >= DELETES_ALARM_FROM
 
+    def has(self, enabled: str, disabled: str, since: str) -> bool:
+        """Whether a change of behaviour holds: by its flags, else from that compatibility date on."""
+        return disabled not in self.flags and (enabled in self.flags or self.compatibility_date >= since)
+
 
 def read(folder: str | Path, *, environment: str | None = None) -> Config:
     """The wrangler file of a folder (`.json`, `.jsonc`, `.toml`, in this order), or the file itself."""
@@ -161,7 +166,8 @@ def read(folder: str | Path, *, environment: str | None = None) -> Config:
             for file in ((path.parent / str((assets or {}).get("directory", ""))) / name for name in _RULE_FILES)
             if assets and file.is_file()
         )
-        + tuple(_PULL.format(one.get("queue")) for one in consumers if one.get("type") == "http_pull"),
+        + tuple(_PULL.format(one.get("queue")) for one in consumers if one.get("type") == "http_pull")
+        + tuple(_TIMED.format(one.get("name")) for one in data.get("workflows") or () if one.get("schedules")),
     )
 
 

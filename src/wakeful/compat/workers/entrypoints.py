@@ -5,8 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from wakeful.compat.workers.failures import Unsupported
 from wakeful.compat.workers.values import Record, start_task
+from wakeful.values.errors import NoRetry
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -31,14 +31,21 @@ class WorkerEntrypoint:
 
 
 class WorkflowEntrypoint:
-    """Here so that its import works; workflows are not."""
+    """Keeps `ctx` and `env`; its `run(event, step)` is the body of a workflow."""
 
     def __init__(self, ctx: Any, env: Any) -> None:
-        raise Unsupported("workflows are not here; use schedules, jobs or a Dag of Wakeful's")
+        self.ctx = ctx
+        self.env = env
 
 
-class NonRetryableError(Exception):
+class NonRetryableError(NoRetry):
     """Raised by a step of a workflow that is not to be tried again."""
+
+    def __init__(self, message: object = "", *_: object) -> None:
+        super().__init__(str(message))
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class ExecutionContext:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from wakeful.app import App
 from wakeful.compat.workers import conduits, rpc
 from wakeful.compat.workers import config as wrangler
-from wakeful.compat.workers.bindings import assets
+from wakeful.compat.workers.bindings import assets, workflows
 from wakeful.compat.workers.bindings.assets import AssetFiles
 from wakeful.compat.workers.bindings.desk import DESK, BindingDesk
-from wakeful.compat.workers.bindings.makers import add_consumers, drop_consumers, make_binding
+from wakeful.compat.workers.bindings.makers import add_consumers, drop_consumers, drop_workflows, make_binding
 from wakeful.compat.workers.bindings.queue_batch import MessageBatch
 from wakeful.compat.workers.bindings.services import exports_of, service_of
 from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledController, WorkerEntrypoint
@@ -199,6 +199,7 @@ class HostedFeature(Feature):
 
     def equip(self, node: "Node") -> None:
         node.features[DESK] = self._desk
+        node.operations.update(workflows.OPERATIONS)
         node.timer_runs.register(HostedAlarms(node.limits.alarm_deadline_ms))
         node.farewells.append(self._beside.send_away)
         streams = node.features[conduits.FEATURE] = conduits.Conduits(node)
@@ -314,6 +315,12 @@ class Worker:
         """Bindings that nothing here stands behind, and what they are."""
         services = {one.name: one.options["service"] for one in self.config.named if one.kind == "services"}
         away = {name: f"the Worker {of}" for name, of in services.items() if of not in self.desk.workers}
+        flows = {one.name: one.options for one in self.config.named if one.kind == "workflows"}
+        away |= {
+            name: f"a workflow of the Worker {one['script_name']}"
+            for name, one in flows.items()
+            if one.get("name") not in self.desk.workflows
+        }
         return {**self.config.elsewhere, **away}
 
     async def scheduled(self, expression: str, at_ms: int) -> None:
@@ -330,6 +337,7 @@ class Worker:
         if self.desk.workers.get(self.config.name) is self:
             del self.desk.workers[self.config.name]
         drop_consumers(self)
+        drop_workflows(self)
 
     def keep(self, task: "Task[Any]") -> None:
         """Hold on to it until it ends."""

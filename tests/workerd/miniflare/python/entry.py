@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+from datetime import timedelta
 
-from workers import Response, WorkerEntrypoint
+from workers import Response, WorkerEntrypoint, WorkflowEntrypoint
+from workers.workflows import NonRetryableError
 
 LOG = []
 
@@ -85,7 +87,75 @@ async def queue(q, step, memory):
     return None
 
 
-KINDS = {"kv": kv, "d1": d1, "r2": r2, "queue": queue}
+ERRORS = {"TypeError": TypeError, "Error": RuntimeError, "NonRetryableError": NonRetryableError}
+
+
+class Plan(WorkflowEntrypoint):
+    """What its params say, line by line."""
+
+    async def run(self, event, step):
+        found = []
+        for act, *args in event["payload"].get("plan") or []:
+            if act != "try":
+                found.append(told(await self.act(event, step, act, *args)))
+                continue
+            try:
+                found.append(told(await self.act(event, step, *args)))
+            except Exception as error:
+                found.append(f"caught {getattr(error, 'name', type(error).__name__)}")
+        return found
+
+    async def act(self, event, step, act, name=None, *args):
+        value, config = [*args, None, None][:2]
+        if act == "do":
+            return await step.do(name, config, lambda: value)
+        if act == "attempts":
+            return await step.do(
+                name, config, lambda ctx: self.fail("Error", "again", ctx.attempt < value) or ctx.attempt
+            )
+        if act == "context":
+            return await step.do(name, lambda ctx: [ctx["step"]["name"], ctx["step"]["count"], ctx["attempt"]])
+        if act == "fail":
+            usual = {"retries": {"limit": 0, "delay": 0}}
+            return await step.do(name, args[2] if len(args) > 2 else usual, lambda: self.fail(value, config))
+        if act == "slow":
+            return await step.do(name, config, lambda: asyncio.sleep(value / 1000))
+        if act == "sleep":
+            return await step.sleep(name, value)
+        if act == "until":
+            return await step.sleep_until(name, event["timestamp"] + timedelta(milliseconds=value))
+        if act == "wait":
+            came = await step.wait_for_event(name, value, *args[1:])
+            return [came["type"], came["payload"]]
+        if act == "event":
+            return [*sorted(event)[:3], event["payload"].get("note")]
+        return self.fail(name, value)
+
+    def fail(self, kind, message, does=True):
+        if does:
+            raise ERRORS[kind](message)
+
+
+async def workflow(flow, step, memory):
+    method, id, *args = step
+    if method == "create":
+        return (await flow.create(id=id, **(args[0] if args else {}))).id
+    if method == "createBatch":
+        return [one.id for one in await flow.create_batch(id)]
+    instance = await flow.get(id)
+    if method == "get":
+        return instance.id
+    if method != "status":
+        return told(await getattr(instance, method)(*args))
+    found = await instance.status()
+    return {
+        "status": found.status,
+        "output": told(found.output),
+        "failed": found.error and found.error.name.removeprefix("Runtime"),
+    }
+
+
+KINDS = {"kv": kv, "d1": d1, "r2": r2, "queue": queue, "workflow": workflow}
 
 
 class Default(WorkerEntrypoint):

@@ -30,6 +30,7 @@ class BindingDesk:
         self.databases: dict[str, DatabaseFiles] = {}
         self.workers: dict[str, Any] = {}  # by name
         self.consumers: dict[str, Any] = {}  # by the queue's name
+        self.workflows: dict[str, Any] = {}  # by the name in the wrangler file
         self.namespaces: dict[str, Any] = {}  # by the name under which their objects are stored
         # Stubs and the like that were sent, by what they are of.
         self.references: dict[str, Callable[..., Any]] = {"stub": self._stub}
@@ -54,6 +55,15 @@ class BindingHome(Protocol):
 
     @property
     def desk(self) -> BindingDesk: ...
+
+    @property
+    def module(self) -> Any: ...
+
+    @property
+    def env(self) -> Any: ...
+
+    @property
+    def exports(self) -> Any: ...
 
     async def queue(self, batch: Any) -> None: ...
 

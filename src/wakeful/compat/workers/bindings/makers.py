@@ -6,7 +6,7 @@ A kind is what the file calls it. A new one is a line here and in `config.py: KI
 from collections.abc import Callable
 from typing import Any
 
-from wakeful.compat.workers.bindings import d1, kv, queues, r2, services
+from wakeful.compat.workers.bindings import d1, kv, queues, r2, services, workflows
 from wakeful.compat.workers.bindings.desk import BindingHome, DatabaseFiles
 from wakeful.compat.workers.bindings.queue_batch import DELAY_S_MAX
 from wakeful.compat.workers.bindings.r2_objects import R2Binding
@@ -67,6 +67,22 @@ def _make_service(home: BindingHome, named: NamedBinding) -> Any:
     return services.ServiceBinding(home, named.name, service, entrypoint, named.options.get("props"))
 
 
+def _make_workflow(home: BindingHome, named: NamedBinding) -> Any:
+    name, script = named.options.get("name"), named.options.get("script_name")
+    if not isinstance(name, str) or not isinstance(script, str | None):
+        raise BadOption(f"{home.config.path}: {named.name} has no `name`, that of a workflow", code="workers.binding")
+    if script in (None, home.config.name):
+        workflows.host_workflow(home, named.options)
+    return workflows.WorkflowBinding(home, named.name, name, script)
+
+
+def drop_workflows(home: BindingHome) -> None:
+    """The Worker is taken out of the process: bindings of others find its workflows no more."""
+    for name, known in list(home.desk.workflows.items()):
+        if known.kind.env is home.env:
+            del home.desk.workflows[name]
+
+
 def add_consumers(home: BindingHome) -> None:
     """Have the Worker's `queue()` called with what comes to the queues that it consumes."""
     for options in home.config.consumers:
@@ -100,6 +116,7 @@ MAKERS: dict[str, Maker] = {
     "queues.producers": _make_queue,
     "r2_buckets": _make_r2,
     "services": _make_service,
+    "workflows": _make_workflow,
 }
 
 
