@@ -10,7 +10,7 @@ import pytest
 
 from tests.compat.workers_stage import played, write_worker
 from tests.compat.workflow_stage import HEAD, IMPLICIT, WRANGLER, output_of, running
-from wakeful import errors
+from wakeful import Queue, errors
 from wakeful.compat.workers import load
 
 
@@ -54,6 +54,18 @@ async def test_a_batch_leaves_out_what_is_there(tmp_path: Path) -> None:
         assert [one["id"] for one in gone.errors] == ["x"]
         with pytest.raises(Exception, match="not_found"):
             await flow.get("a")
+
+
+async def test_one_that_an_operator_starts_through_a_queue_is_queued(tmp_path: Path) -> None:
+    body = 'await step.sleep("an hour", "1 hour")\nreturn event.payload'
+    async with running(tmp_path, body) as (worker, world, _):
+        for id in ("a", "b"):
+            await world.get(worker.app.deployment.registry.by_name("flow").cls, id).start({"n": id}, queue=Queue("one at a time", concurrency=1))
+        await world.settle()
+        made = [await worker.env.FLOW.get(id) for id in ("a", "b")]
+        assert [(await one.status()).status for one in made] == ["waiting", "queued"]
+        await world.advance("3h")
+        assert [await output_of(one) for one in made] == [{"n": "a"}, {"n": "b"}]
 
 
 async def test_a_pause_stops_the_clock(tmp_path: Path) -> None:

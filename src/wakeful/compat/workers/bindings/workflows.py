@@ -24,6 +24,7 @@ from wakeful.compat.workers.workflow_steps import (
     check_length,
     check_type,
 )
+from wakeful.policy.queue_terms import Queue
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.registry import for_operators
 from wakeful.runtime.turn import Turn, running_turn
@@ -42,6 +43,7 @@ from wakeful.workflows.records import (
     OVER,
     PARKED,
     PAUSED,
+    QUEUED,
     RUNNING,
     WorkflowRecord,
     load,
@@ -110,9 +112,9 @@ class HostedWorkflow(Workflow):
             raise WorkflowError(f"what {kind.name} returned is too large. Maximum allowed size is 1MiB.")
         return data
 
-    async def start(self, params: Any = None) -> WorkflowStatus:
-        """Start it with these params, as `create` does."""
-        status = await super().start(*(() if params is None else (params,)))
+    async def start(self, *args: Any, queue: Queue | None = None, **kwargs: Any) -> WorkflowStatus:
+        """Start it with its params, as `create` does."""
+        status = await super().start(*args, queue=queue, **kwargs)
         turn = running_turn(runtime_of(self.ctx), "Workflow.start")
         record = await acts.existing(turn)
         if record.keep_ms is None:
@@ -199,7 +201,7 @@ def state_of(record: WorkflowRecord, *, is_at_work: bool) -> str:
         return "running" if record.phase == RUNNING else "waiting"
     if record.state == PAUSED:
         return "waitingForPause" if is_at_work else "paused"
-    return {DONE: "complete", FAILED: "errored", PARKED: "errored", CANCELLED: "terminated"}.get(
+    return {QUEUED: "queued", DONE: "complete", FAILED: "errored", PARKED: "errored", CANCELLED: "terminated"}.get(
         record.state, "unknown"
     )
 
