@@ -146,6 +146,8 @@ def serve(
                 return
             for home in node.all_homes:
                 home.check_call = check_call
+                if is_dev:
+                    rehearse(home)
             await stack.enter_async_context(sampling(program.app.deployment))
             await stack.enter_async_context(_beside(program, say))
             seen = await stack.enter_async_context(web(program.app, node, http, say))
@@ -192,6 +194,14 @@ async def come_up(
 
 def _beside(program: Program, say: Say) -> contextlib.AbstractAsyncContextManager[None]:
     return contextlib.nullcontext() if program.beside is None else program.beside(say)
+
+
+def rehearse(node: "Node") -> None:
+    """Bodies of workflows are run once more, and it is said where two runs part."""
+    from wakeful.workflows.node_workflows import feature_of
+    from wakeful.workflows.rehearsal import Rehearsals
+
+    feature_of(node).rehearsals = Rehearsals()
 
 
 async def _on_start(program: Program, say: Say, stop: "StopSignal", *, is_dev: bool) -> None:

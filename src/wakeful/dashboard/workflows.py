@@ -1,6 +1,8 @@
 """Layer 5. The part of an object's page that a workflow has: how it stands, its steps as a timeline, and what can be done to it."""
 
 from datetime import datetime
+from itertools import pairwise
+from math import log1p
 from typing import TYPE_CHECKING, Any
 
 from wakeful.dashboard.visits import Visit
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 STEPS_SHOWN = 100
 WIDTH = 1_000  # of the timeline, in its own measure
 LEAST = 6  # of a step that took no time
+SHORT_MS = 50  # what takes less is drawn as next to nothing
 # What can be done to one in each state.
 ACTS = {
     "queued": ("pause", "cancel"),
@@ -38,20 +41,32 @@ async def part_of(visit: Visit, id: ObjectId) -> dict[str, Any] | None:
         row = await workflows.show(visit.view, id, STEPS_SHOWN)
     except UnknownObject:
         return None
-    first = _ms(row["steps"][0]["asked_at"]) if row["steps"] else None
-    last = max([_ms(row["ended_at"]) or visit.now, *(_ms(step["wake_at"]) or 0 for step in row["steps"])])
-    steps = [{**step, **_place(step, first or 0, last, visit.now)} for step in row["steps"]]
+    places = scale([instant for step in row["steps"] for instant in stretch_of(step, visit.now)])
+    steps = [{**step, **_place(step, places, visit.now)} for step in row["steps"]]
     return {**row, "steps": steps, "acts": ACTS.get(row["state"], ()), "width": WIDTH}
 
 
-def _place(step: workflows.PlainStep, first: int, last: int, now: int) -> dict[str, int]:
+def stretch_of(step: workflows.PlainStep, now: int) -> tuple[int, int]:
+    """From when to when it is drawn: what goes on, to where it ends by itself, or to now."""
+    begins = _ms(step["asked_at"]) or now
+    return begins, max(begins, _ms(step["ended_at"]) or _ms(step["wake_at"]) or now)
+
+
+def scale(instants: list[int]) -> dict[int, int]:
+    """Where each instant is drawn. A second beside a week would be nothing, so a stretch is as wide as its length has digits."""
+    ordered = sorted(set(instants))
+    widths = [log1p((later - earlier) / SHORT_MS) for earlier, later in pairwise(ordered)]
+    unit, so_far, places = WIDTH / max(sum(widths), 1e-9), 0.0, dict.fromkeys(ordered[:1], 0)
+    for instant, wide in zip(ordered[1:], widths, strict=True):
+        so_far += wide
+        places[instant] = round(so_far * unit)
+    return places
+
+
+def _place(step: workflows.PlainStep, places: dict[int, int], now: int) -> dict[str, int]:
     """From where to where its bar goes."""
-    begins = _ms(step["asked_at"]) or first
-    ends = _ms(step["ended_at"]) or _ms(step["wake_at"]) or now
-    length = max(1, last - first)
-    left = WIDTH * (begins - first) // length
-    wide = max(LEAST, WIDTH * (ends - begins) // length)
-    return {"left": min(left, WIDTH - LEAST), "wide": min(wide, WIDTH)}
+    left, right = (places[instant] for instant in stretch_of(step, now))
+    return {"left": min(left, WIDTH - LEAST), "wide": min(max(LEAST, right - left), WIDTH)}
 
 
 def _ms(at: str | None) -> int | None:

@@ -6,6 +6,7 @@ disk, in the order of the numbers, and is handed to the body.
 """
 
 import asyncio
+import copy
 import inspect
 import logging
 import traceback
@@ -20,7 +21,7 @@ from wakeful.policy.retry import Retry, platform_delay_ms
 from wakeful.runtime import tracer
 from wakeful.runtime.calls import within
 from wakeful.runtime.turn import CURRENT
-from wakeful.values.codec import encode
+from wakeful.values.codec import decode, encode
 from wakeful.values.errors import DeadlineExceeded, LimitExceeded, NoRetry, Unavailable
 from wakeful.values.timers import words_of
 from wakeful.values.times import Handle
@@ -39,6 +40,7 @@ from wakeful.workflows.step import ATTEMPT, RUN_ID, Step
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import ObjectRuntime
     from wakeful.workflows.bindings import BoundWorkflow
+    from wakeful.workflows.rehearsal import Rehearsals
 
 COMMIT, RELOAD, PARK = "workflow.commit", "workflow.reload", "workflow.park"
 BREATH = 100  # results that are handed to a body before others go on
@@ -110,6 +112,7 @@ class Driver:
         self._news = asyncio.Event()
         self._is_resting = False
         self._tries = 0
+        self._rehearsed = (0, 0)
 
     def fits(self, record: WorkflowRecord, epoch: int) -> bool:
         """It is the body of that very run."""
@@ -212,6 +215,8 @@ class Driver:
                 return
         else:
             self._take_asked(body)
+            if self._feature.rehearsals is not None:
+                self._rehearse(body, self._feature.rehearsals)
         if self._has_work(body):
             await self._node.send_beside(self.id, COMMIT, ())
             return
@@ -253,6 +258,19 @@ class Driver:
         step = Step(body, self._node, self._bound)
         main: Coroutine[Any, Any, Any] = self._instance.run(step, *args, **kwargs)
         return main
+
+    def _rehearse(self, body: WorkflowBody, rehearsals: "Rehearsals") -> None:
+        """Have it run once more, on a copy of its object and of what it was started with."""
+        if (place := (len(body.ops), body.last)) == self._rehearsed:
+            return
+        self._rehearsed = place
+        instance = copy.copy(self._instance)
+        args, kwargs = decode(encode(list(self._given)))
+
+        def main(second: WorkflowBody) -> Any:
+            return instance.run(Step(second, self._node, self._bound), *args, **kwargs)
+
+        rehearsals.check(body, self.record, main, self._node.limits.workflow_steps)
 
     async def _hand_over(self) -> None:
         """Give the body what has come, one thing after the other."""

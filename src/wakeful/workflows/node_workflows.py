@@ -19,6 +19,7 @@ from wakeful.workflows.waiters import Waiters
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import NodeRuntime
+    from wakeful.workflows.rehearsal import Rehearsals
 
 FEATURE = "workflows"
 # The timers of workflows: the body, what one sends another, calls that are part of one, and the end of what is kept of it.
@@ -41,6 +42,7 @@ class NodeWorkflows:
         self._lingering: OrderedDict[ObjectId, Any] = OrderedDict()
         self._keeper: asyncio.Task[None] | None = None
         self.waiters = Waiters(node)
+        self.rehearsals: Rehearsals | None = None  # set by `wakeful dev`: bodies are run once more, and compared
         node.farewells.append(self._send_away)
 
     def bound_of(self, cls: str) -> BoundWorkflow:
