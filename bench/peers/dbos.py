@@ -1,6 +1,9 @@
 """DBOS: durable workflows; a delayed one waits in a queue of its system database."""
 
+import asyncio
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import sqlalchemy
@@ -15,6 +18,8 @@ DURABILITY = {
     "postgres": "synchronous_commit=on, a transaction per step of a workflow",
 }
 QUEUE = "bench"
+STEPS, CALLERS = 10, 64  # as in bench/workflows.py
+FLOWS: dict[str, Callable[[], Any]] = {}
 PIECE = 500
 
 
@@ -26,7 +31,8 @@ def run(url: str, sizes: Sizes) -> list[Measure]:
         measures = [timed("schedule.1", count, lambda: _enqueue(dbos, count, DAY_S))]
         bulk = min(sizes.peer_bulk_count, 2_000)
         measures.append(timed("schedule.bulk", bulk, lambda: _bulk(place, bulk), note=f"{PIECE} in a transaction"))
-        return [*measures, _fire(dbos, place, sizes.peer_fire_count, pace=measures[0].value)]
+        measures.append(_fire(dbos, place, sizes.peer_fire_count, pace=measures[0].value))
+        return [*measures, _flows(sizes.peer_flow_count)]
     finally:
         dbos.destroy()
 
@@ -40,9 +46,65 @@ def _launch(place: str) -> Any:
     def job() -> None:
         TALLY.hit()
 
+    _declare_flows(DBOS)
     DBOS.launch()
     DBOS.register_queue(QUEUE, polling_interval_sec=0.1)
     return DBOS
+
+
+def _flows(count: int) -> Measure:
+    """Workflows of ten steps that do nothing, called by 64 at once: by threads, and by tasks; the better of the two."""
+    by_threads = _flows_by(lambda: _in_threads(count), count, "threads")
+    by_tasks = _flows_by(lambda: asyncio.run(_in_tasks(count)), count, "tasks")
+    return max(by_threads, by_tasks, key=lambda measure: measure.value)
+
+
+def _flows_by(work: Callable[[], None], count: int, what: str) -> Measure:
+    return timed(
+        f"workflows.{CALLERS}", count, work, note=f"of {STEPS} steps, by {CALLERS} {what}, the better way of two"
+    )
+
+
+def _in_threads(count: int) -> None:
+    with ThreadPoolExecutor(CALLERS) as pool:
+        found = list(pool.map(lambda _: FLOWS["threads"](), range(count)))
+    _check_flows(found, count)
+
+
+async def _in_tasks(count: int) -> None:
+    numbers, found = iter(range(count)), []
+
+    async def caller() -> None:
+        for _ in numbers:
+            found.append(await FLOWS["tasks"]())
+
+    await asyncio.gather(*[caller() for _ in range(CALLERS)])
+    _check_flows(found, count)
+
+
+def _check_flows(found: list[int], count: int) -> None:
+    if found != [STEPS * (STEPS - 1) // 2] * count:
+        raise AssertionError("a workflow came to something else")
+
+
+def _declare_flows(dbos: Any) -> None:
+    @dbos.step(name="one")
+    def one(number: int) -> int:
+        return number
+
+    @dbos.workflow(name="flow")
+    def flow() -> int:
+        return sum([one(number) for number in range(STEPS)])
+
+    @dbos.step(name="one_async")
+    async def one_async(number: int) -> int:
+        return number
+
+    @dbos.workflow(name="flow_async")
+    async def flow_async() -> int:
+        return sum([await one_async(number) for number in range(STEPS)])
+
+    FLOWS.update(threads=flow, tasks=flow_async)
 
 
 def _enqueue(dbos: Any, count: int, delay_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Every test that the guarantees page leans on exists, in the folder it names."""
+"""Every test that the pages of guarantees and of DBOS lean on exists, in the folder it names."""
 
 import re
 
@@ -22,6 +22,12 @@ def missing(page: str) -> list[str]:
 def test_every_promise_has_its_tests() -> None:
     page = (source.ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
     assert len(_NAMED.findall(page)) >= 15
+    assert missing(page) == []
+
+
+def test_what_is_known_of_dbos_has_its_tests() -> None:
+    page = (source.ROOT / "docs" / "from-dbos.md").read_text(encoding="utf-8")
+    assert len(_NAMED.findall(page)) >= 30
     assert missing(page) == []
 
 

@@ -16,7 +16,7 @@ from bench.sizes import TINY, short_number  # noqa: E402
     ("work", "store"),
     [
         *[(work, store) for work in ("schedule", "fire", "jobs", "calls", "wake") for store in ("memory", "sqlite")],
-        *[(work, "sqlite") for work in ("machine", "lateness", "job_lateness", "scale", "recovery")],
+        *[(work, "sqlite") for work in ("machine", "lateness", "job_lateness", "scale", "recovery", "workflows")],
     ],
 )
 def test_every_work_runs(work: str, store: str, tmp_path: Path) -> None:

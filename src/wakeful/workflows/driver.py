@@ -291,10 +291,12 @@ class Driver:
 
     def _take_asked(self, body: WorkflowBody) -> None:
         """Begin the functions that it asks for, and note the rest for the next commit."""
-        now = self._node.clock.now()
         for op in body.left:
             self._leave(op)
         body.left.clear()
+        if not (body.fresh or self._ready):
+            return
+        now = self._node.clock.now()
         waiting = {wait.ordinal for wait in self.record.waits}
         for op in body.take_fresh():
             if op.is_new:
