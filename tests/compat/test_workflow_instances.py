@@ -60,7 +60,9 @@ async def test_one_that_an_operator_starts_through_a_queue_is_queued(tmp_path: P
     body = 'await step.sleep("an hour", "1 hour")\nreturn event.payload'
     async with running(tmp_path, body) as (worker, world, _):
         for id in ("a", "b"):
-            await world.get(worker.app.deployment.registry.by_name("flow").cls, id).start({"n": id}, queue=Queue("one at a time", concurrency=1))
+            await world.get(worker.app.deployment.registry.by_name("flow").cls, id).start(
+                {"n": id}, queue=Queue("one at a time", concurrency=1)
+            )
         await world.settle()
         made = [await worker.env.FLOW.get(id) for id in ("a", "b")]
         assert [(await one.status()).status for one in made] == ["waiting", "queued"]
