@@ -110,9 +110,9 @@ class HostedWorkflow(Workflow):
             raise WorkflowError(f"what {kind.name} returned is too large. Maximum allowed size is 1MiB.")
         return data
 
-    async def start(self, params: Any = None) -> WorkflowStatus:
-        """Start it with these params, as `create` does."""
-        status = await super().start(*(() if params is None else (params,)))
+    async def start(self, *args: Any, **options: Any) -> WorkflowStatus:
+        """Start it with params, as `create` does."""
+        status = await super().start(*args, **options)
         turn = running_turn(runtime_of(self.ctx), "Workflow.start")
         record = await acts.existing(turn)
         if record.keep_ms is None:
