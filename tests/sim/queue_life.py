@@ -93,8 +93,8 @@ class QueueLife:
             await self._do(lambda: self.world.get(self.mill.Flow, key).start(*given, queue=queue))
         elif roll < 0.65:
             stub = self.mill.app.get(self.Worker, f"w{number % 5}/{number}")
-            given = (name, f"j{number}", float(self.dice.randrange(1, 4)))
-            made = await self._do(lambda: self.mill.app.jobs.schedule(stub.work, *given, queue=queue, key=f"j{number}"))
+            what = (name, f"j{number}", float(self.dice.randrange(1, 4)))
+            made = await self._do(lambda: self.mill.app.jobs.schedule(stub.work, *what, queue=queue, key=f"j{number}"))
             self.jobs.append(made)
         elif self.flows:
             await self._operate(self.dice.choice(list(self.flows)), self.dice.choice(ACTS))
