@@ -11,7 +11,7 @@ from wakeful.runtime.activation import Activation
 from wakeful.runtime.sideline import Sideline
 from wakeful.values.commits import Commit
 from wakeful.values.errors import Unavailable
-from wakeful.workflows import acts, settlement, tickets
+from wakeful.workflows import acts, rehearsal, settlement, tickets, watch
 from wakeful.workflows.body import WorkflowBody
 from wakeful.workflows.records import STEPS, StepRow
 
@@ -150,3 +150,25 @@ def a_queue_is_asked_after_the_commit() -> Any:
         return broken
 
     return swapped(tickets, "join", make)
+
+
+def a_watcher_goes_on_behind_the_next() -> Any:
+    """What was published while it was not looking is passed over."""
+
+    def make(look: Any) -> Any:
+        async def broken(ctx: Any, run: int | None, since: int) -> Any:
+            return await look(ctx, run, since + 2 if since else 0)
+
+        return broken
+
+    return swapped(watch, "look", make)
+
+
+def a_second_run_is_not_asked_with_what() -> Any:
+    """Names of steps alone are compared."""
+    return swapped(rehearsal, "_is_same", lambda _: lambda one, other: True)
+
+
+def one_commit_takes_everything() -> Any:
+    """However much it is."""
+    return swapped(settlement.Settlement, "_has_room", lambda _: lambda self, size: True)

@@ -1,11 +1,15 @@
 """Each mistake of `broken_workflows.py` is caught by the suites named beside it, which pass when nothing is broken."""
 
 import asyncio
+import logging
 
 import pytest
 
 from tests.conformance import test_workflows, test_workflows_acts, test_workflows_changed
+from tests.conformance import test_workflows_edges as edges
 from tests.conformance import test_workflows_queues as queues
+from tests.conformance import test_workflows_rehearsal as rehearsals
+from tests.conformance import test_workflows_watch as watching
 from tests.model.test_workflow_model import compare
 from tests.sim.workflow_life import calm, unsure
 from tests.teeth import broken_workflows
@@ -74,6 +78,41 @@ def queue_trips() -> None:
     run_test(queues.crashed_at_each_trip)
 
 
+def published() -> None:
+    """tests/conformance: what is published reaches who watches, once."""
+    run_test(watching.test_each_value_comes_as_it_is_published_and_then_the_end, "memory:")
+
+
+class _Log(logging.Handler):
+    """As much of pytest's `caplog` as these tests ask for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def clear(self) -> None:
+        self.records.clear()
+
+
+def rehearsed() -> None:
+    """tests/conformance: a clock in a body is found."""
+    log, logger = _Log(), logging.getLogger("wakeful.workflow")
+    logger.addHandler(log)
+    try:
+        run_test(rehearsals.test_it_says_where_two_runs_part_once_for_each_place, "clock", log)
+    finally:
+        logger.removeHandler(log)
+
+
+def rooms() -> None:
+    """tests/conformance: what is too much for one commit."""
+    with pytest.MonkeyPatch.context() as patch:
+        run_test(edges.test_what_is_too_much_for_one_commit_goes_with_the_next, patch)
+
+
 async def left_at_once() -> None:
     """An event and the end of the patience for it come in one turn: the next who waits gets it."""
     mill = test_workflows.Mill()
@@ -110,8 +149,13 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "a_retry_forgets_only_the_step_that_failed": (retries,),
     "a_workflow_that_ends_keeps_its_place": (places,),
     "a_queue_is_asked_after_the_commit": (queue_trips,),
+    "a_watcher_goes_on_behind_the_next": (published,),
+    "a_second_run_is_not_asked_with_what": (rehearsed,),
+    "one_commit_takes_everything": (rooms,),
 }
-TEETH = Teeth(broken_workflows, BROKEN, shown=(probes, commits, models, places, queue_trips))
+TEETH = Teeth(
+    broken_workflows, BROKEN, shown=(probes, commits, models, places, queue_trips, published, rehearsed, rooms)
+)
 
 
 @pytest.mark.parametrize("catcher", TEETH.controls)
