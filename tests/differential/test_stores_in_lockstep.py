@@ -475,8 +475,11 @@ def _plain(answer: Any) -> Any:
     return answer
 
 
-@pytest.mark.parametrize("others", [["sqlite"], ["postgres"]], ids=str)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("seed", "others"),
+    [*((seed, [kind]) for seed in range(3) for kind in ("sqlite", "postgres")), (0, ["bucket"])],
+    ids=str,
+)
 async def test_stores_in_lockstep(
     seed: int, others: list[str], store_of: Callable[[str], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
