@@ -27,6 +27,7 @@ _DELETES_MAX = 1_000
 _LASTING = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, exceptions.NotSupportedError)
 _LASTING_WORDS = (
     "NoSuchBucket",
+    "bucket does not exist",
     "ContainerNotFound",
     "InvalidAccessKeyId",
     "SignatureDoesNotMatch",
@@ -50,10 +51,15 @@ class CloudStorage:
             self._ask(lambda: obstore.put(self._store, key, data, mode="create", use_multipart=False))
         except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
             return False
+        except FileNotFoundError as error:
+            raise Refused(f"{self.place}: {_first_line(error)}") from None
         return True
 
     def put(self, key: str, data: bytes) -> None:
-        self._ask(lambda: obstore.put(self._store, key, data, use_multipart=False))
+        try:
+            self._ask(lambda: obstore.put(self._store, key, data, use_multipart=False))
+        except FileNotFoundError as error:  # the bucket itself
+            raise Refused(f"{self.place}: {_first_line(error)}") from None
 
     def get(self, key: str) -> bytes | None:
         try:
@@ -65,7 +71,10 @@ class CloudStorage:
 
     def keys(self, prefix: str) -> list[str]:
         folder = prefix.rpartition("/")[0]
-        found = self._ask(lambda: [row["path"] for rows in obstore.list(self._store, folder) for row in rows])
+        try:
+            found = self._ask(lambda: [row["path"] for rows in obstore.list(self._store, folder) for row in rows])
+        except FileNotFoundError as error:
+            raise Refused(f"{self.place}: {_first_line(error)}") from None
         return sorted(key for key in found if key.startswith(prefix))
 
     def delete(self, keys: Sequence[str]) -> None:

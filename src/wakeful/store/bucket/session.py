@@ -16,7 +16,7 @@ from wakeful.store.bucket.position import position_of
 from wakeful.store.bucket.recovery import Recovered, recover
 from wakeful.store.bucket.snapshots import Snapshots
 from wakeful.store.bucket.storage import ObjectStorage, Patient, check_conditions
-from wakeful.values.errors import StoreDown, StoreError
+from wakeful.values.errors import OutcomeUnknown, StoreDown, StoreError
 
 log = logging.getLogger("wakeful.store")
 
@@ -51,6 +51,14 @@ class OwnerSession:
 
     def begin(self, own: frozenset[str], *, now: int, is_probed: bool, is_migrating: bool = False) -> None:
         """Become the owner, end every session before, and bring the local file to what they wrote; or raise and have nothing."""
+        try:
+            self._begin(own, now, is_probed, is_migrating)
+        except OutcomeUnknown as error:  # of something that nobody asked for
+            raise StoreDown(
+                f"{self.storage.storage.place} does not answer: {error.message}", code="store.bucket"
+            ) from None
+
+    def _begin(self, own: frozenset[str], now: int, is_probed: bool, is_migrating: bool) -> None:
         if not is_probed:
             check_conditions(self.storage, self.token)
         self.owner = owners.take(self.storage, self.token, now=now, own=own, dead=self._dead(), lease_s=self._lease_s)
