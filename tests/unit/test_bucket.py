@@ -1,6 +1,7 @@
 """A store that is a bucket: what is acknowledged is there, whoever dies, and nobody writes who is not the owner."""
 
 import asyncio
+import json
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -8,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from wakeful import App, DurableObject
+from wakeful.cli import cli
 from wakeful.store import Store, open_url
 from wakeful.store.bucket import BucketStore, log, recovery, session, storage
 from wakeful.store.bucket.cloud import CloudStorage
@@ -396,6 +399,25 @@ async def test_old_tables_are_brought_up_to_date_by_migrate_alone(
 
 def _everything() -> Query:
     return Query()
+
+
+def test_commands_work_on_it_as_on_any_store(tmp_path: Path) -> None:
+    url = f"bucket:{tmp_path}/bucket?cache={tmp_path}/cache&lease=0s"
+
+    def run(*words: str) -> str:
+        done = CliRunner().invoke(cli, [*words, "--store", url])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert "0001_core" in run("migrate")
+    assert "nothing to do" in run("migrate")
+    assert "up to date" in run("schema")
+    assert "CREATE TABLE timers" in run("schema", "--sql")
+    assert "can be read" in run("doctor")
+    assert json.loads(run("ls", "--json")) == []
+    refused = CliRunner().invoke(cli, ["run", "app.py", "--processes", "2", "--store", url])
+    assert refused.exit_code != 0
+    assert "belongs to one process" in refused.output
 
 
 async def test_everything_moves_from_sqlite_into_a_bucket_and_back(tmp_path: Path) -> None:

@@ -83,6 +83,11 @@ class OwnerSession:
         return at.session if at is not None and is_ours else 0
 
     @property
+    def found_something(self) -> bool:
+        """The prefix was not made by this very session."""
+        return self._recovered is not None and self._recovered.snapshot is not None
+
+    @property
     def birth(self) -> str:
         at = position_of(self.path, is_checked=False)
         return "" if at is None else at.birth

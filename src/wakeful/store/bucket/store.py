@@ -205,7 +205,7 @@ class BucketStore(SqliteStore):
         if steps:
             session.snapshot()
         session.end()
-        return [step.name for step in steps]
+        return [step.name for step in (steps if session.found_something else schema.MIGRATIONS)]
 
     async def open_copying(self, *, now: int, writes: bool) -> Copying:
         """`FileOwned` when somebody runs it."""
