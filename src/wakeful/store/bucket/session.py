@@ -83,6 +83,11 @@ class OwnerSession:
         return at.session if at is not None and is_ours else 0
 
     @property
+    def number(self) -> int:
+        """Which session of the prefix it is; 0 before it owns it."""
+        return 0 if self.owner is None else self.owner.number
+
+    @property
     def found_something(self) -> bool:
         """The prefix was not made by this very session."""
         return self._recovered is not None and self._recovered.snapshot is not None

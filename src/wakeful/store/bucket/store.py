@@ -45,6 +45,7 @@ class BucketStore(SqliteStore):
         self._storage = storage
         self._session: OwnerSession | None = None
         self._own: set[str] = set()  # tokens of sessions of this store that are over
+        self._last = 0  # the number of the last session
         self._is_probed = False
         self._identity = ""
         self._folder: tempfile.TemporaryDirectory[str] | None = None  # of a reader's copy
@@ -90,7 +91,9 @@ class BucketStore(SqliteStore):
             self._open_writer = BucketWriter(self.path, session.log, session.on_written)
             self._open_reader = FileReader(self.path)
             session.on_lost = self._on_lost
-            self._pruned = Pruned()  # others may have written since
+            if session.number != self._last + 1:
+                self._pruned = Pruned()  # others have written since
+            self._last = session.number
         except BaseException as error:
             await (self._disconnect() if is_ours else self.close())
             raise (down(error) if isinstance(error, sqlite3.Error) else error) from None
