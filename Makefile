@@ -17,7 +17,7 @@ export DO_NOT_TRACK = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick suite lint types sim sim-cluster year live live-cluster browser chromium fuzz xstate workerd bench bench-full docs clean
+.PHONY: help demo test quick suite lint types sim sim-cluster sim-bucket bucket year live live-cluster browser chromium fuzz xstate workerd bench bench-full docs clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -67,6 +67,12 @@ sim: $(STAMP) ## Simulate SEEDS=1000 worlds with crashes and outages, from seed 
 
 sim-cluster: $(STAMP) ## Simulate SEEDS=1000 clusters of three to five nodes, from seed FROM=0 on
 	$(PROOF) sim-cluster --least 1000 -- $(BIN)/python -m tests.sim.cluster_simulation --seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)
+
+sim-bucket: $(STAMP) ## Simulate SEEDS=1000 buckets that processes take from each other, from seed FROM=0 on
+	$(PROOF) sim-bucket --least 1000 -- $(BIN)/python -m tests.sim.bucket_life --seeds $(SEEDS) --from $(FROM)
+
+bucket: $(STAMP) ## All conformance tests on a bucket (five minutes)
+	WAKEFUL_TEST_STORES=bucket $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/conformance -k "not told and not postgres"
 
 year: SEEDS = 10
 year: $(STAMP) ## Live SEEDS=10 whole years of schedules with outages, from seed FROM=0 on, against a naive oracle

@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, settings
 from tests import keeper, memory_disk, quick
 from wakeful.cli.terminal_log import LogLines
 from wakeful.store import MemoryStore, Store, open_url
+from wakeful.testing.buckets import EmulatedBucket
 
 # A slow machine is no failure: nothing is judged by how long an example took.
 settings.register_profile("wakeful", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -78,7 +79,7 @@ _numbers = count(1)
 
 @pytest.fixture
 def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Store]:
-    """A new and empty store of a kind (memory, sqlite, postgres) at every call, not opened."""
+    """A new and empty store of a kind (memory, sqlite, postgres, bucket) at every call, not opened."""
 
     def make(kind: str) -> Store:
         number = next(_numbers)
@@ -86,6 +87,8 @@ def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], 
             return MemoryStore()
         if kind == "sqlite":
             return open_url(f"sqlite:{tmp_path}/{number}.db")
+        if kind == "bucket":
+            return open_url(EmulatedBucket().url(cache=tmp_path / str(number)))
         url = request.getfixturevalue("postgres_url")
         return open_url(f"{url}{'&' if '?' in url else '?'}schema=suite_{os.getpid()}_{number}")
 

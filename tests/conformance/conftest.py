@@ -1,5 +1,6 @@
 """Which stores the conformance suites run on, and the stage that the suites of objects play on."""
 
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -15,22 +16,29 @@ from wakeful.sql.connection import ImageConnection
 from wakeful.sql.paged_connection import PagedConnection
 from wakeful.store import Store
 from wakeful.testing import World
+from wakeful.testing.buckets import EmulatedBucket
+
+# Those of `make test`. The bucket has the tables and most of the code of the SQLite store: of it only the suite of stores
+# runs there (`test_stores.py`), and everything in `make bucket`.
+STORES = os.environ.get("WAKEFUL_TEST_STORES", "memory,sqlite,postgres").split(",")
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def new_store(request: pytest.FixtureRequest, store_of: Callable[[str], Store]) -> Callable[[], Store]:
     """Makes a new and empty store of one kind at every call."""
     kind: str = request.param
     return lambda: store_of(kind)
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty store of each kind."""
     if request.param == "memory":
         return "memory:"
     if request.param == "sqlite":
         return f"sqlite:{tmp_path}/objects.db"
+    if request.param == "bucket":
+        return EmulatedBucket().url(cache=tmp_path / "cache")
     url: str = request.getfixturevalue("postgres_schema_url")
     return url
 

@@ -4,9 +4,13 @@ import asyncio
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from wakeful.store.bucket.recovery import look
+from wakeful.store.bucket.storage import Patient
+from wakeful.store.bucket.url import parse_url
 from wakeful.testing import World
 
 
@@ -15,7 +19,12 @@ def dump(world: World, url: str) -> bytes:
     if url == "memory:":
         rows = [repr(part) for name, part in vars(world._disk).items() if name != "stores"]
         return "\n".join(rows).encode()
-    tables = _sqlite(url.removeprefix("sqlite:")) if url.startswith("sqlite:") else _in_thread(url)
+    if url.startswith("sqlite:"):
+        tables = _sqlite(url.removeprefix("sqlite:"))
+    elif url.startswith("bucket:"):
+        tables = _bucket(url)
+    else:
+        tables = _in_thread(url)
     return b"\n".join(_bytes(value) for rows in tables.values() for row in rows for value in row)
 
 
@@ -35,6 +44,13 @@ def _sqlite(path: str) -> dict[str, list[tuple[Any, ...]]]:
         return {name: db.execute(f'SELECT * FROM "{name}"').fetchall() for name in names}
     finally:
         db.close()
+
+
+def _bucket(url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """What somebody finds who has nothing but the bucket."""
+    with TemporaryDirectory() as folder:
+        look(Patient(parse_url(url).open(), lambda seconds: None), f"{folder}/copy.db")
+        return _sqlite(f"{folder}/copy.db")
 
 
 def _in_thread(url: str) -> dict[str, list[tuple[Any, ...]]]:

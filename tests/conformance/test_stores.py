@@ -15,3 +15,14 @@ class TestStores(StoreSuite):
 
     async def make_store(self) -> Store:
         return self.new_store()
+
+
+class TestBuckets(StoreSuite):
+    """A bucket, wherever the other suites run: `make bucket` has them there as well."""
+
+    @pytest.fixture(autouse=True)
+    def _stores(self, store_of: Callable[[str], Store]) -> None:
+        self.store_of = store_of
+
+    async def make_store(self) -> Store:
+        return self.store_of("bucket")

@@ -2,7 +2,10 @@
 
 import os
 import random
+import shutil
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 from tests.live.harness import IS_LONG, Book, check, child, settle
 
@@ -11,11 +14,26 @@ CALLERS = 8
 
 
 def test_nothing_acknowledged_is_lost_and_nothing_is_doubled(url: str) -> None:
+    _kill_again_and_again(url, KILLS, lambda: None)
+
+
+def test_nor_is_it_on_a_bucket_whose_local_copy_is_gone_each_second_time(tmp_path: Path) -> None:
+    """A container that is killed and comes back elsewhere has nothing but the bucket."""
+    dice = random.Random(7)
+
+    def lose() -> None:
+        if dice.random() < 0.5:
+            shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+
+    _kill_again_and_again(f"bucket:{tmp_path}/bucket?cache={tmp_path}/cache&lease=0s", max(6, KILLS // 2), lose)
+
+
+def _kill_again_and_again(url: str, kills: int, between: Callable[[], None]) -> None:
     seed = int(os.environ.get("WAKEFUL_SEED") or random.randrange(1 << 32))
-    print(f"seed {seed}, {KILLS} kills")
+    print(f"seed {seed}, {kills} kills")
     dice = random.Random(seed)
     book = Book()
-    for number in range(KILLS):
+    for number in range(kills):
         # Some die while they start, most of them under load.
         wait_s = dice.uniform(0, 0.1) if dice.random() < 0.15 else dice.uniform(0.02, 0.3)
         at = "starting" if dice.random() < 0.2 else "up"
@@ -31,9 +49,10 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_doubled(url: str) -> None:
             time.sleep(wait_s)
             life.kill()
             assert not book.wrong, f"kill {number}: {book.wrong[:5]}\n{life.tail()}"
+        between()
     acked = len(book.acked)
     settle(url, book)
     sums = check(url, book)
-    print(f"{KILLS} kills, {acked} acknowledged before the last one, {len(book.tried)} tried; {sums}")
-    assert acked > KILLS
-    assert sums.runs > KILLS
+    print(f"{kills} kills, {acked} acknowledged before the last one, {len(book.tried)} tried; {sums}")
+    assert acked > kills
+    assert sums.runs > kills

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from typing import Any
+from unittest.mock import patch
 
 from tests.sim.clients import CALLS, Clients
 from tests.sim.invariants import (
@@ -44,7 +45,9 @@ from wakeful.policy.limits import Limits
 from wakeful.runtime import dispatcher
 from wakeful.schedules.records import schedule_of
 from wakeful.store import MemoryStore
+from wakeful.store.bucket import storage
 from wakeful.store.protocol import Query, Range
+from wakeful.testing.buckets import EmulatedBucket
 from wakeful.testing.faults import Lags
 from wakeful.values.commits import USER
 from wakeful.values.errors import Conflict, Unavailable
@@ -424,14 +427,18 @@ def _run(seed: int, store: str, **options: Any) -> Report:
     if store == "memory":
         return asyncio.run(inside("memory:"))
     with tempfile.TemporaryDirectory(prefix="wakeful-sim-") as folder:
-        return asyncio.run(inside(f"sqlite:{folder}/sim.db"))
+        if store == "sqlite":
+            return asyncio.run(inside(f"sqlite:{folder}/sim.db"))
+        bucket = EmulatedBucket(seed=seed, lost=0.02, refused=0.02, late_lists=30)
+        with patch.object(storage, "REST_S", 0.001):  # which is real time
+            return asyncio.run(inside(bucket.url(cache=folder, lease="0s")))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run many seeds, and the fixed workload with a crash at each of its probes; 1 when any failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim.simulation", description=__doc__)
     add_options(parser)
-    parser.add_argument("--store", choices=("memory", "sqlite"), default="memory")
+    parser.add_argument("--store", choices=("memory", "sqlite", "bucket"), default="memory")
     parser.add_argument("--probe", type=int, help="only the fixed workload, killed at this probe")
     given = parser.parse_args(arguments)
     began = time.monotonic()

@@ -67,7 +67,7 @@ def store_option(function: F) -> F:
         env="WAKEFUL_STORE",
         metavar="URL",
         default=_default_store,
-        help="sqlite:PATH or postgresql://…  [default: $WAKEFUL_STORE or sqlite:wakeful.db]",
+        help="sqlite:PATH, postgresql://… or s3://…  [default: $WAKEFUL_STORE or sqlite:wakeful.db]",
     )(function)
 
 

@@ -72,8 +72,11 @@ async def _migrate(url: str, as_json: bool) -> None:
         put_line(f"{store.url}: nothing to do, it is up to date")
 
 
+_TABLES_OF = {"bucket": "sqlite"}  # its local copy has them
+
+
 def kind_of(url: str) -> str:
-    """The package of the store that the URL names, for one of ours."""
+    """The package that has the tables of the store that the URL names, for one of ours."""
     from wakeful.store import open_url
 
     if url == "memory:":
@@ -85,7 +88,7 @@ def kind_of(url: str) -> str:
         raise CommandError(
             f"{module} brings this store, and its tables; ask there", code="store.foreign", exit_code=USAGE
         )
-    return module.split(".")[2]
+    return _TABLES_OF.get(kind := module.split(".")[2], kind)
 
 
 def migrations(url: str) -> list[str]:

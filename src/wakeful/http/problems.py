@@ -103,7 +103,7 @@ STATUS: dict[type[BaseException], int] = {
 # They name the store, its host and its user, which are in the log and for nobody who calls.
 _OF_STORES = (errors.StoreDown, errors.OutcomeUnknown, errors.StoreError)
 # And these where nodes are, or a store that stood in the way.
-_PLACES = re.compile(r"\b(?:postgres(?:ql)?://|sqlite:|unix:|tcp:)[^\s,;)]+")
+_PLACES = re.compile(r"\b(?:postgres(?:ql)?://|(?:s3|az|gs)://|bucket:|sqlite:|unix:|tcp:)[^\s,;)]+")
 BY_CODE = {
     "cursor": 400,
     "limit.arguments": 413,

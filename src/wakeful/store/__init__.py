@@ -11,14 +11,14 @@ from wakeful.values.errors import BadUrl, MissingExtra
 
 __all__ = ["Disk", "MemoryStore", "NodeRow", "Query", "Range", "ShardRow", "Store", "open_url"]
 
-_WRITE = "write memory:, sqlite:PATH or postgresql://user@host/database"
+_WRITE = "write memory:, sqlite:PATH, postgresql://user@host/database or s3://bucket/prefix"
 # Where packages say which stores they bring: the scheme of the URL, and what makes the store of one.
 ENTRY_POINTS = "wakeful.stores"
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]{0,30})://", re.IGNORECASE)
 
 
 def open_url(url: str) -> Store:
-    """The store that the URL names, not opened yet: `memory:`, `sqlite:PATH`, `postgresql://…`.
+    """The store that the URL names, not opened yet: `memory:`, `sqlite:PATH`, `postgresql://…`, `s3://…` (`az://…`, `gs://…`).
 
     Other packages may bring more, by entry points of the group `wakeful.stores` whose name is the scheme of the URL.
 
@@ -27,7 +27,7 @@ def open_url(url: str) -> Store:
     'sqlite:app.db'
     >>> open_url("mysql://db")
     Traceback (most recent call last):
-    wakeful.values.errors.BadUrl: 'mysql:' is not a store; write memory:, sqlite:PATH or postgresql://user@host/database [store.url]
+    wakeful.values.errors.BadUrl: 'mysql:' is not a store; write memory:, sqlite:PATH, postgresql://user@host/database or s3://bucket/prefix [store.url]
     """
     scheme = url.partition(":")[0].lower() if isinstance(url, str) and ":" in url else ""
     if url == "memory:":
@@ -44,6 +44,10 @@ def open_url(url: str) -> Store:
                 f"{error.name} is not installed; PostgreSQL needs it: pip install 'wakeful[postgres]'"
             ) from None
         return PostgresStore.of_url(url)
+    if scheme in ("s3", "az", "gs", "bucket"):
+        from wakeful.store.bucket import BucketStore
+
+        return BucketStore.of_url(url)
     brought = [entry for entry in entry_points(group=ENTRY_POINTS) if scheme and entry.name == scheme]
     if not brought:
         raise BadUrl(_wrong(url))

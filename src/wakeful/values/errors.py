@@ -63,7 +63,7 @@ WakefulError
 └── StoreError                  the store is there and can't be used as it is
     ├── BadUrl                  not a store URL
     ├── MissingExtra            an optional dependency is not installed
-    ├── FileOwned               another process owns the SQLite file (names it)
+    ├── FileOwned               another process owns the SQLite file, or the bucket's prefix (names it)
     ├── NotADatabase            the file is something else
     ├── SchemaTooNew            made by a newer Wakeful
     ├── SchemaTooOld            needs `wakeful migrate`

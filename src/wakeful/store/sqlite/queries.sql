@@ -67,19 +67,22 @@ DELETE FROM receipts WHERE expires_at <= ?
 SELECT 1 FROM kv WHERE class = ? AND key = ? AND space = 1 AND name = 'forgotten'
 
 -- name: erase_rows
+-- Of a statement that takes some of many rows it is said which: a bucket's log does it again elsewhere, with the same effect.
 DELETE FROM kv WHERE (class, key, space, name) IN
  (SELECT class, key, space, name FROM kv
-   WHERE class = ? AND key = ? AND NOT (space = 1 AND name = 'forgotten') LIMIT ?)
+   WHERE class = ? AND key = ? AND NOT (space = 1 AND name = 'forgotten') ORDER BY class, key, space, name LIMIT ?)
 
 -- name: erase_ledger
-DELETE FROM ledger WHERE number IN (SELECT number FROM ledger WHERE class = ? AND key = ? LIMIT ?)
+DELETE FROM ledger WHERE number IN
+ (SELECT number FROM ledger WHERE class = ? AND key = ? ORDER BY class, key, name, number LIMIT ?)
 
 -- name: erase_parked
-DELETE FROM parked WHERE number IN (SELECT number FROM parked WHERE class = ? AND key = ? LIMIT ?)
+DELETE FROM parked WHERE number IN
+ (SELECT number FROM parked WHERE class = ? AND key = ? ORDER BY class, key, name, number LIMIT ?)
 
 -- name: erase_requests
 DELETE FROM requests WHERE (class, key, request) IN
- (SELECT class, key, request FROM requests WHERE class = ? AND key = ? LIMIT ?)
+ (SELECT class, key, request FROM requests WHERE class = ? AND key = ? ORDER BY class, key, request LIMIT ?)
 
 -- name: erase_mark
 DELETE FROM kv WHERE class = ? AND key = ? AND space = 1 AND name = 'forgotten'
@@ -147,7 +150,7 @@ SELECT class FROM known WHERE class IS NOT NULL
 
 -- name: prune_requests
 DELETE FROM requests WHERE (class, key, request) IN
- (SELECT class, key, request FROM requests WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)
+ (SELECT class, key, request FROM requests WHERE expires_at <= ? ORDER BY expires_at, class, key, request LIMIT ?)
 
 -- name: prune_crowded
 DELETE FROM ledger WHERE number IN

@@ -1,0 +1,81 @@
+"""Layer 2. Up to where does a local copy go, and of which prefix?
+
+It stands in the file itself and is written in the transaction of what it is about, so that a copy of the file, taken at
+whatever moment, says of itself what it holds.
+"""
+
+import sqlite3
+from typing import NamedTuple
+from urllib.parse import quote
+
+from wakeful.store.sqlite import schema
+from wakeful.values.errors import StoreError
+
+_MAKE = """CREATE TABLE IF NOT EXISTS bucket (
+  only INTEGER PRIMARY KEY CHECK (only = 1), birth TEXT NOT NULL, session INTEGER NOT NULL, slot INTEGER NOT NULL
+)"""
+
+
+class Position(NamedTuple):
+    """All that the sessions before this one wrote, and this one up to that slot. `birth` is the prefix's own name."""
+
+    birth: str
+    session: int
+    slot: int
+
+
+def make(db: sqlite3.Connection, position: Position) -> None:
+    db.execute(_MAKE)
+    db.execute("REPLACE INTO bucket VALUES (1, ?, ?, ?)", position)
+
+
+def move(db: sqlite3.Connection, session: int, slot: int) -> None:
+    db.execute("UPDATE bucket SET session = ?, slot = ?", (session, slot))
+
+
+def position_of(path: str, *, is_checked: bool = True) -> Position | None:
+    """None of a file that is not there, is damaged, or is no copy of a bucket."""
+    try:
+        db = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)
+    except sqlite3.Error:
+        return None
+    try:
+        if is_checked and db.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+            return None
+        found = db.execute("SELECT birth, session, slot FROM bucket").fetchone()
+        return None if found is None else Position(*found)
+    except sqlite3.Error:
+        return None
+    finally:
+        db.close()
+
+
+def check_schema(path: str, shown: str) -> None:
+    """Pass a copy with the tables of this version and nothing else: a trigger more would run with our rights."""
+    db = sqlite3.connect(path)
+    try:
+        schema.check_version(db, shown)
+        if _objects(db) != _own_objects():
+            raise StoreError(
+                f"{shown} has tables or triggers that Wakeful did not make; restore it from a backup",
+                code="store.foreign",
+            )
+    finally:
+        db.close()
+
+
+def _own_objects() -> set[tuple[str, str]]:
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        schema.apply(db, *schema.MIGRATIONS, now=0)
+        make(db, Position("", 0, 0))
+        return _objects(db)
+    finally:
+        db.close()
+
+
+def _objects(db: sqlite3.Connection) -> set[tuple[str, str]]:
+    return {
+        (name, sql or "")
+        for name, sql in db.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
+    }
