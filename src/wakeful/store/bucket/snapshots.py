@@ -50,11 +50,16 @@ class MissingChunk(Exception):
 def newest_snapshot(storage: Patient, until: int) -> StoredSnapshot | None:
     """The newest of the sessions up to that one."""
     for session in range(until, 0, -1):
-        count = newest(lambda k, session=session: storage.get(snapshot_key(session, k)) is not None)  # type: ignore[misc]
-        if count:
+        count = 0
+        while count := newest(lambda k, session=session: storage.get(snapshot_key(session, k)) is not None, count):  # type: ignore[misc]
             key = snapshot_key(session, count)
+            data = storage.get(key)
+            if data == _STUB:
+                continue  # a newer one has come between the two questions
+            if data is None:
+                break  # a newer session has removed all of them, and is found by who looks whether there is one
             try:
-                return StoredSnapshot(count, msgspec.json.decode(storage.get(key) or b"", type=Manifest))
+                return StoredSnapshot(count, msgspec.json.decode(data or b"", type=Manifest))
             except msgspec.DecodeError as error:
                 raise Undecodable(
                     f"{key} is damaged ({error}); restore it from an older version of the object"
