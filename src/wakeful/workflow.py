@@ -113,7 +113,8 @@ class Workflow(DurableObject):
     async def steps(self) -> list[StepStatus]:
         """Every step that it has asked for, in that order; those that run are known where they run."""
         turn, feature = self._here("steps")
-        found = {row.ordinal: step_status(row) for row in await load_steps(turn)}
+        record = await load(turn)
+        found = {row.ordinal: step_status(row, record=record) for row in await load_steps(turn)}
         for row in running_rows(feature.drivers.get(self.ctx.id)):
             found[row.ordinal] = step_status(row, "running")
         return [found[ordinal] for ordinal in sorted(found)]

@@ -3,6 +3,8 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import httpx
@@ -41,6 +43,35 @@ def make_app(broken: list[bool] | None = None) -> App:
             await self.storage.put("paused", True)
 
     return app
+
+
+async def test_it_is_started_with_what_the_annotations_of_its_body_say() -> None:
+    app = App()
+
+    @app.object
+    class Visit(Workflow):
+        async def run(self, step: Step, when: datetime, *days: timedelta, price: Decimal = Decimal(1)) -> str:  # type: ignore[override]
+            return f"{when:%d.%m.} {price + 1} {sum(days, timedelta())}"
+
+    async with opened(app) as stage:
+        visit = "/v1/objects/Visit"
+        assert (
+            await stage.ask("POST", f"{visit}/a/start", json={"when": "2030-01-02T00:00Z", "price": 0.1})
+        ).status_code == 200
+        assert (await stage.ask("POST", f"{visit}/b/start", json=["2030-01-02T00:00Z", "5m", 60])).status_code == 200
+        await stage.world.settle()
+        assert (await stage.ask("POST", f"{visit}/a/result")).json() == {"result": "02.01. 1.1 0:00:00"}
+        assert (await stage.ask("POST", f"{visit}/b/result")).json() == {"result": "02.01. 2 0:06:00"}
+        for body, code in (
+            ({"when": "soon"}, "arguments.type"),
+            ([5], "arguments.type"),
+            ([], "workflow.input"),
+            ({"when": "2030-01-02T00:00Z", "where": 1}, "workflow.input"),
+        ):
+            problem(await stage.ask("POST", f"{visit}/c/start", json=body), 422, code)
+        paths = (await stage.get("/openapi.json"))["paths"]
+        asked = json.dumps(paths["/v1/objects/Visit/{key}/start"]["post"]["requestBody"])
+        assert ('"when"' in asked, '"price"' in asked, '"queue"' in asked) == (True, True, True)
 
 
 async def test_it_is_seen_without_being_woken_and_operated() -> None:

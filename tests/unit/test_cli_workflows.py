@@ -12,13 +12,13 @@ from wakeful import App, RetryPolicy, Workflow
 app = App()
 
 async def work(name):
-    if name == "bad":
+    if name == "bad" or not isinstance(name, str):
         raise OSError("down")
     return name
 
 @app.object
 class Flow(Workflow):
-    async def run(self, step, name):
+    async def run(self, step, name: str):
         await step("work", work, name, retry=RetryPolicy(1))
         return await step.wait_for("go")
 """
@@ -60,13 +60,16 @@ def test_one_that_failed_is_retried_and_restarted(stage: Stage) -> None:
 
 def test_they_are_listed_by_state_and_started_into_a_queue(stage: Stage) -> None:
     app = ("--app", "app.py")
-    stage("workflow", "start", "Flow", "a", "good", *app)
+    stage("workflow", "start", "Flow", "a", "5", *app)  # text, as its body says
     assert "no workflows match" in stage("workflow", "ls", "Other").words
     stage("workflow", "start", "Flow", "b", "bad", *app)
     queued = stage(
         "workflow", "start", "Flow", "q", "good", *app, "--queue", "mail", "--queue-key", "acme", "--json"
     ).json
     assert (queued["state"], queued["queue"], queued["queue_key"]) == ("queued", "mail", "acme")
+    assert stage("queues", "pause", "mail", *app).code == 0
+    started = stage("workflow", "start", "Flow", "q2", "5", *app, "--queue", "mail", "--queue-key", "acme").words
+    assert "in queue mail, as acme" in started
     stage("call", "Flow", "a", "status", *app)
     stage("call", "Flow", "b", "status", *app)
     rows = stage("workflow", "ls", "--json").json["workflows"]

@@ -101,13 +101,14 @@ def start(
     url: str,
     as_json: bool,
 ) -> None:
-    """Start CLASS/KEY. Each argument is JSON, or plain text if it isn't. Again with the same changes nothing."""
+    """Start CLASS/KEY. Each argument is JSON if its body takes that there, else plain text. Again with the same changes nothing."""
+    from wakeful.operations.text_calls import CALL
     from wakeful.policy.queue_terms import Queue
 
     if queue is None and queue_key is not None:
         raise CommandError("--queue-key goes with --queue", code="queue.option", exit_code=USAGE)
     option = {} if queue is None else {"queue": Queue(queue, key=queue_key)}
-    asyncio.run(_call(cls, key, "start", tuple(_value(one) for one in args), target, url, as_json, option))
+    asyncio.run(_call(cls, key, CALL, ("start", args), target, url, as_json, option))
 
 
 @options.command("send")
@@ -228,6 +229,8 @@ def _put(row: "PlainWorkflow") -> None:
 
     style = {"failed": "red", "parked": "red", "done": "green"}.get(row["state"], "yellow")
     more = f", waits for {', '.join(row['waits_for'])}" if row["waits_for"] else ""
+    if row["state"] == "queued":
+        more = f" in queue {row['queue']}" + (f", as {row['queue_key']}" if row["queue_key"] else "")
     until = f", goes on at {row['wake_at']}" if row["wake_at"] else ""
     put_line(one_line(f"{row['class']}/{row['key']}  {row['state']} since {row['since']}{more}{until}"), style)
     if row["error"]:

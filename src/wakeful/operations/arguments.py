@@ -40,6 +40,7 @@ from wakeful.values.weights import LIST, NAME, TYPED, VALUE, WEIGHT_MAX, too_hea
 # annotation has anywhere, and the names of every long object as the keys of each dict. See `values/packed.py`.
 
 SEND, EVENT = "send", "event"  # the method of a machine that takes one of its `events`, and where
+START = "start"  # the method of a workflow that takes what its `run` does
 _SAFE = (str, bytes)  # their hashes are another in each process
 
 
@@ -128,21 +129,31 @@ class Signature:
         *,
         has_run: bool = False,
         events: EventShapes | None = None,
+        body: Callable[..., Any] | None = None,
     ) -> None:
-        """`has_run` leaves out the parameter that a schedule fills with its run; `events`: what it is given is one of these."""
+        """`has_run` leaves out the parameter that a schedule fills with its run; `events`: what it is given is one of these.
+
+        `body`: it hands on what it is given to that, the body of a workflow, which says itself when there is too little of it.
+        """
         self.what = f"{owner}.{name}"
         function = getattr(function, "__func__", function)
         hints = resolve_hints(function)
         parameters = list(inspect.signature(function).parameters.values())[1:]
         left_out = _run_of(parameters, hints) if has_run else None
         parameters = [one for one in parameters if one is not left_out]
+        handed: list[inspect.Parameter] = []
+        if body is not None:
+            handed = list(inspect.signature(body).parameters.values())[2:]  # after self and step
+            found = resolve_hints(body)
+            hints |= {one.name: found.get(one.name, Any) for one in handed}
         self.by_place: list[Parameter] = []
         self.by_name: dict[str, Parameter] = {}
         self.rest: Parameter | None = None  # *args
         self.others: Parameter | None = None  # **kwargs
         self.only_place: set[str] = set()
-        for parameter in parameters:
+        for parameter in (*parameters, *handed):
             made = _parameter(parameter, hints.get(parameter.name, Any))
+            made = made._replace(is_needed=made.is_needed and parameter not in handed)
             if events is not None and parameter.name == EVENT:
                 made = made._replace(convert=_event_converter(events, made.convert), is_exact=True)
             if parameter.kind is parameter.VAR_POSITIONAL:
@@ -284,7 +295,9 @@ def _signature(cls: type, owner: str, method: str, has_run: bool) -> Signature:
     events = EventShapes(owner, declared) if isinstance(declared, Mapping) else None
     if events is not None and not any(map(has_decimals, events.shapes.values())):
         events = None
-    return Signature(owner, method, getattr(cls, method), has_run=has_run, events=events)
+    is_start = method == START and getattr(cls, "__wakeful_workflow__", False)
+    body = getattr(cls, "run", None) if is_start else None
+    return Signature(owner, method, getattr(cls, method), has_run=has_run, events=events, body=body)
 
 
 def signature_of(known: ObjectClass, method: str, *, has_run: bool = False) -> Signature:

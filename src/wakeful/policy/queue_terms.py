@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from msgspec import Struct
 
-from wakeful.values.errors import BadName, BadOption
+from wakeful.values.errors import BadName, BadOption, BadTime
 from wakeful.values.ids import why_no_name
 from wakeful.values.times import Duration, duration_ms
 
@@ -121,10 +121,13 @@ def parse_rate(what: str, text: object) -> Rate | None:
     if text is None:
         return None
     found = _RATE.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
-        raise BadOption(f"{what}={text!r}: write it like '100/m', '5/10s', '1000/d'", code="queue.rate")
-    length = found[2] if found[2][0].isdigit() else f"1{found[2]}"
-    count, period_ms = int(found[1]), duration_ms(length, what=what)
+    try:
+        if found is None:
+            raise BadTime(f"{text!r} is no rate")
+        length = found[2] if found[2][0].isdigit() else f"1{found[2]}"
+        count, period_ms = int(found[1]), duration_ms(length, what=what)
+    except BadTime:
+        raise BadOption(f"{what}={text!r}: write it like '100/m', '5/10s', '1000/d'", code="queue.rate") from None
     if not (1 <= count <= COUNT_MAX and 1 <= period_ms <= PERIOD_MAX_MS):
         raise BadOption(
             f"{what}={text!r}: from 1 to {COUNT_MAX:,} in a millisecond to 31 days; wakeful queues pause stops a queue",

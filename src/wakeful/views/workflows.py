@@ -73,7 +73,7 @@ async def show(view: View, id: ObjectId, limit: int) -> PlainWorkflow:
     store = view.store_of(id)
     record = await record_of(store, id)
     rows = await store.scan(id, SYSTEM, Range(STEPS, STEPS_END, True, limit))
-    steps = [_plain(step_status(read_step(data))) for _, data in reversed(rows)]
+    steps = [_plain(step_status(read_step(data), record=record)) for _, data in reversed(rows)]
     return {**plain_row(WorkflowRow(id, status_of(record))), "steps": steps}
 
 

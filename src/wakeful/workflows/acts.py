@@ -59,6 +59,7 @@ from wakeful.workflows.settlement import (
     settle,
     wake,
 )
+from wakeful.workflows.status import state_of
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
@@ -87,12 +88,19 @@ async def start(turn: Turn, data: bytes, queue: object = None) -> WorkflowRecord
     if record is None:
         record = begin(turn, feature_of(turn.activation.node), data, queue)
         save(turn, record)
-    elif record.rounds == 0 and await read_row(turn, INPUT) != data:
+    elif record.rounds == 0 and not await _began_with(turn, data):
         raise Conflict(
             f"{turn.activation.id} has been started with something else; give it another key, or restart it",
             code="workflow.started",
         )
     return record
+
+
+async def _began_with(turn: Turn, data: bytes) -> bool:
+    kept = await read_row(turn, INPUT)
+    if kept is None or kept == data:
+        return kept == data
+    return feature_of(turn.activation.node).bound_of(turn.activation.id.cls).is_same_input(kept, data)
 
 
 async def start_from_letter(
@@ -230,9 +238,8 @@ async def resume(turn: Turn) -> WorkflowRecord:
     if record.state in (ACTIVE, QUEUED):
         return record
     if record.state in OVER:
-        raise Conflict(
-            f"{turn.activation.id} is {record.state}; restart it, or retry it from a step", code="workflow.state"
-        )
+        remedy = "retry it, or restart it" if record.state == FAILED else "restart it"
+        raise Conflict(f"{turn.activation.id} is {record.state}; {remedy}", code="workflow.state")
     await unpark(turn)
     record.error = None
     enter(turn, record)
@@ -299,7 +306,7 @@ async def retry(turn: Turn, from_step: str | None) -> WorkflowRecord:
     record = await existing(turn)
     if record.state not in (FAILED, PARKED):
         raise Conflict(
-            f"{turn.activation.id} is {record.state}; only one that failed or is parked is retried",
+            f"{turn.activation.id} is {state_of(record)}; only one that failed or is parked is retried",
             code="workflow.state",
         )
     feature, rows = feature_of(turn.activation.node), await load_steps(turn)
@@ -458,7 +465,7 @@ async def adopt(ctx: "Context", number: str, head: bytes | None, data: bytes | N
 async def existing(turn: Turn) -> WorkflowRecord:
     record = await load(turn)
     if record is None:
-        raise Conflict(f"{turn.activation.id} has not been started", code="workflow.unstarted")
+        raise Conflict(f"{turn.activation.id} has not been started; start it first", code="workflow.unstarted")
     return record
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from wakeful.policy.queue_terms import Queue
 from wakeful.policy.retry import Retry, RetryPolicy
-from wakeful.values.codec import encode
+from wakeful.values.codec import decode, encode
 from wakeful.values.errors import BadHandler, BadInput, BadOption, LimitExceeded
 
 
@@ -64,6 +64,19 @@ class BoundWorkflow:
                 code="limit.arguments",
             )
         return data
+
+    def is_same_input(self, one: bytes, other: bytes) -> bool:
+        """Whether `run` gets the same from both: what is given by place in one may be given by name in the other."""
+        return one == other or self._arguments(one) == self._arguments(other)
+
+    def _arguments(self, data: bytes) -> object:
+        """Which argument has which value; what this version of `run` does not take is like nothing but itself."""
+        args, kwargs = decode(data)
+        try:
+            named = self._signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return data
+        return encode(dict(sorted(named.items())))
 
 
 def _version(name: str, cls: type) -> int:

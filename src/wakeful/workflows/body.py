@@ -125,6 +125,7 @@ class WorkflowBody:
         self._main = main
         self._task: asyncio.Task[Any] | None = None
         self._undoing: asyncio.Task[Any] | None = None
+        self._is_cut = False  # it was under way when it was cancelled
 
     # what drives it
 
@@ -169,7 +170,8 @@ class WorkflowBody:
     def cancel(self, number: int) -> None:
         """It was cancelled: `finally` blocks run, and then what undoes its steps, last first."""
         self.is_cancelled, self.last = True, number
-        if self._task is not None:
+        if self._task is not None and not self._task.done():
+            self._is_cut = True
             self._task.cancel()
         self._settle()
 
@@ -213,7 +215,10 @@ class WorkflowBody:
         if self.is_cancelled:
             assert self._undoing is not None
             error = _error_of(self._undoing)
-            return ("cancelled", None) if error is None else ("failed", error)
+            if error is not None:
+                return "failed", error
+            error = _error_of(self._task) if self._is_cut else None
+            return "cancelled", None if isinstance(error, asyncio.CancelledError) else error
         error = _error_of(self._task)
         if error is not None:
             return "failed", error
@@ -336,7 +341,8 @@ def check_name(kind: str, name: object) -> None:
         else why_no_name(name, len(name), NAME_CHARS_MAX, "chars")
     )
     if why is not None:
-        raise BadOption(f"the name of a {kind}: {why}", code="workflow.name")
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise BadOption(f"the name of {article} {kind}: {why}", code="workflow.name")
 
 
 def _key(kind: str, name: str, count: int) -> tuple[str, int]:

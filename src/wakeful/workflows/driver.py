@@ -444,11 +444,11 @@ class Driver:
             if is_final or isinstance(error, NoRetry)
             else (op.retry or Retry()).delay_ms(attempts, error, node.dice.random())
         )
-        said = (self.id, row.label, attempts, f"{kept[0]}: {kept[1]}")
+        said = (self.id, row.kind, row.label, attempts, f"{kept[0]}: {kept[1]}")
         if delay is None:
-            log.warning("%s: step %r failed for good, attempt %d: %s", *said, extra={"code": "workflow.step"})
+            log.warning("%s: %s %r failed for good, attempt %d: %s", *said, extra={"code": "workflow.step"})
             return StepEnd("error", attempts, now, error=kept)
-        log.info("%s: step %r failed, attempt %d: %s", *said, extra={"code": "workflow.attempt"})
+        log.info("%s: %s %r failed, attempt %d: %s", *said, extra={"code": "workflow.attempt"})
         return StepEnd("tried", attempts, now, error=kept, due_at=now + delay)
 
 

@@ -236,6 +236,9 @@ class Settlement:
         if how == "failed":
             trace = "".join(traceback.format_exception(what))[-TRACE_CHARS_MAX:]
             record.error, record.failed_by = pack_error(what, trace), failing_steps(what)
+        elif how == "cancelled" and what is not None:  # its finally blocks did not come to their end
+            kind, said = pack_error(what)[:2]
+            record.error = cancel_error(f"its body ended with {kind}: {said}")
         state = {"done": DONE, "failed": FAILED, "cancelled": CANCELLED}[how]
         end(turn, record, state, value)
         if how == "cancelled":

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from wakeful.values.times import to_datetime
-from wakeful.workflows.records import ACTIVE, CANCELLED, FAILED, PARKED, StepRow, WorkflowRecord
+from wakeful.workflows.records import ACTIVE, CANCELLED, DONE, FAILED, PARKED, StepRow, WorkflowRecord
 
 if TYPE_CHECKING:
     from wakeful.workflows.driver import Driver
@@ -26,7 +26,7 @@ class WorkflowStatus:
     wake_at: datetime | None = None  # when it goes on by itself
     started_at: datetime | None = None
     ended_at: datetime | None = None
-    error: str | None = None  # why it failed, is parked, or was dropped by its queue
+    error: str | None = None  # why it failed, is parked, was dropped by its queue, or ended ill when it was cancelled
     version: int = 0
     rounds: int = 0  # how often it went on as new
     is_cancelling: bool = False
@@ -84,7 +84,11 @@ def status_of(record: WorkflowRecord | None, running: Iterable[str] = ()) -> Wor
     )
 
 
-def step_status(row: StepRow, state: str | None = None) -> StepStatus:
+def step_status(row: StepRow, state: str | None = None, record: WorkflowRecord | None = None) -> StepStatus:
+    """One step; of a workflow that is done or cancelled nothing waits any more, whatever its row says."""
+    is_open = row.state in ("waiting", "tried")
+    if is_open and record is not None and record.state in (DONE, CANCELLED):
+        is_open, state = False, "left"
     error = None if row.error is None else f"{row.error[0]}: {row.error[1]}"
     detail = None if row.detail is None else "/".join(map(str, row.detail[:2]))
     if row.detail is not None and row.kind == "call":
@@ -97,7 +101,7 @@ def step_status(row: StepRow, state: str | None = None) -> StepStatus:
         attempts=row.attempts,
         asked_at=_instant(row.asked_at),
         ended_at=_instant(row.ended_at) if row.state in ("done", "error", "late") else None,
-        wake_at=_instant(row.due_at) if row.state in ("waiting", "tried") else None,
+        wake_at=_instant(row.due_at) if is_open else None,
         error=error,
         detail=detail,
     )

@@ -99,10 +99,12 @@ class Step:
 
         `timeout` is for each attempt. `undo` is called with what it returned if the workflow is cancelled later.
         """
-        if not callable(function) or (undo is not None and not callable(undo)):
+        if not callable(function):
             raise BadHandler(
                 f"step {name!r}: give a function and its arguments, not {function!r}", code="workflow.function"
             )
+        if undo is not None and not callable(undo):
+            raise BadHandler(f"step {name!r}: undo must be a function, not {undo!r}", code="workflow.function")
         if retry is not None and not isinstance(retry, RetryPolicy):
             raise BadOption(f"step {name!r}: retry must be a RetryPolicy(…), not {retry!r}", code="workflow.retry")
         return await self._body.ask(

@@ -117,7 +117,7 @@ async def peek(ctx: "Context") -> list[bytes | None] | None:
     turn = running_turn(runtime_of(ctx), PEEK)
     record = await load(turn)
     if record is None:
-        raise Conflict(f"{ctx.id} has not been started", code="workflow.unstarted")
+        raise Conflict(f"{ctx.id} has not been started; start it first", code="workflow.unstarted")
     if record.state not in OVER:
         return None
     check_done(ctx.id, record)
