@@ -15,7 +15,7 @@ from tests.conformance.desk import Desk, failing
 from tests.conformance.dump import dump, raw_bytes
 from tests.conformance.hall import Hall
 from tests.conformance.house import House
-from wakeful import App, DurableObject, Quotas, RetryPolicy, errors
+from wakeful import App, DurableObject, Machine, Quotas, RetryPolicy, errors
 from wakeful.compat.workers.worker import HostedFeature
 from wakeful.history.images import bookmark
 from wakeful.notices import Notice
@@ -348,6 +348,36 @@ async def test_a_machine_whose_child_is_forgotten_hears_of_an_error(stage: Any) 
         await world.settle()
         assert (await parent.snapshot()).value == "failed"
         assert await house.app.count(house.Child) == await house.app.count(house.Pet) == 0
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_a_forgotten_child_is_not_made_anew_when_its_parent_goes_on(stage: Any, ended: bool) -> None:
+    app = App()
+
+    @app.object
+    class Kid(Machine):
+        chart = {"initial": "up", "states": {"up": {"on": {"END": "done"}}, "done": {"type": "final"}}}
+
+    @app.object
+    class Mother(Machine):
+        chart = {
+            "initial": "with",
+            "states": {"with": {"invoke": {"id": "kid", "src": "Kid"}, "on": {"ON": "without"}}, "without": {}},
+        }
+
+    async with app.world(store=stage.url) as world:
+        await app.get(Mother, "m").start()
+        await world.settle()
+        if ended:
+            await app.get(Kid, "m/kid").send("END")
+            await world.settle()
+        assert await app.forget(Kid, "m/kid")
+        await world.settle()
+        assert await app.count(Kid) == 0
+        with suppress(errors.Conflict):  # an error that no state expects has stopped it
+            await app.get(Mother, "m").send("ON")
+        await world.settle()
+        assert await app.count(Kid) == 0  # no letter that stops it has come to it
 
 
 async def test_its_clients_are_sent_away_and_nothing_wakes_for_that(stage: Any) -> None:

@@ -14,7 +14,8 @@ from wakeful.values.codec import decode
 from wakeful.values.ids import ObjectId
 
 PAGE = 100
-_FORGOTTEN = {"name": "Forgotten", "message": "the machine was forgotten"}
+# The code is in no error of a program: who started the machine knows by it that there is nothing left to be stopped.
+_FORGOTTEN = {"name": "Forgotten", "message": "the machine was forgotten", "code": "object.forgotten"}
 
 
 async def erase(feature: NodeMachines, turn: Turn, bound: Bound) -> None:
@@ -22,7 +23,7 @@ async def erase(feature: NodeMachines, turn: Turn, bound: Bound) -> None:
     activation = turn.activation
     kept = await load(turn)
     if kept is not None:
-        if kept.parent is not None and kept.snapshot["status"] == "active":
+        if kept.parent is not None:  # also one that has ended: its parent would stop it when it leaves that state
             await tell_parent(feature, turn, kept.parent)
         for actor in kept.actors:
             feature.actors.stop_after(turn, f"{RUN}:{actor}")
@@ -36,6 +37,11 @@ async def tell_parent(feature: NodeMachines, turn: Turn, parent: Parent) -> None
     """It waits for an answer that will never come; unless it is forgotten itself."""
     if await is_there(turn.activation.node, parent.id):
         feature.mail(turn, parent.id, ["error", parent.actor, parent.number, _FORGOTTEN])
+
+
+def was_forgotten(error: object) -> bool:
+    """What `tell_parent` says."""
+    return isinstance(error, dict) and error.get("code") == _FORGOTTEN["code"]
 
 
 async def _children(feature: NodeMachines, turn: Turn, bound: Bound) -> AsyncGenerator[ObjectId, None]:

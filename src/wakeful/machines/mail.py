@@ -7,9 +7,9 @@ and gone with the step that took them. A letter may be late, so each says which 
 from typing import TYPE_CHECKING, Any
 
 from wakeful.machines.actors import plain
-from wakeful.machines.family import tell_parent
+from wakeful.machines.family import tell_parent, was_forgotten
 from wakeful.machines.node_machines import IMPORT, MAIL
-from wakeful.machines.records import MachineRecord, Parent, Sender, forget, load, read_gone, set_gone
+from wakeful.machines.records import MachineRecord, Parent, Sender, forget, load, read_gone, save, set_gone
 from wakeful.machines.steps import begin, end, present, take
 from wakeful.machines.timers import Owner, end_actor
 from wakeful.policy.retry import platform_delay_ms
@@ -53,6 +53,8 @@ class Mail(Owner):
             return self._take(turn, bound, kept, value, Sender("child", id))
         if kind == "snapshot":
             return await self._take_snapshot(turn, bound, id, number, value)
+        if kind == "error" and was_forgotten(value) and not await self._lose(turn, bound, id, number):
+            return False
         return await end_actor(self._feature, turn, id, number, is_good=kind == "done", value=value)
 
     async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> RunLater | Park | None:
@@ -123,6 +125,15 @@ class Mail(Owner):
             return False
         end(self._feature, turn, bound, kept)
         forget(turn)
+        return True
+
+    async def _lose(self, turn: Turn, bound: "Bound", id: str, number: int) -> bool:
+        """A child was forgotten: a letter that stops it would make it anew. Whether it is the one that there was."""
+        kept = await present(self._feature, turn, bound)
+        if kept is None or kept.actors.get(id) != number:
+            return False
+        kept.actors = {one: started for one, started in kept.actors.items() if one != id}
+        save(turn, kept)
         return True
 
     async def _take_word(self, turn: Turn, bound: "Bound", timer: Timer, number: int, event: dict[str, Any]) -> bool:
