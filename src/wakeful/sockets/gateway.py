@@ -136,8 +136,11 @@ class Gateway:
         if size > limits.socket_message_bytes:
             held.close(1009, f"a message may have {limits.socket_message_bytes} bytes")
         wait_ms = held.pace(node.clock.now(), limits.socket_messages_per_s)
-        # A turn that waits for nothing would let a client that says much at once keep everyone else from theirs.
-        await (node.clock.sleep(wait_ms) if wait_ms else _Pass())
+        is_gated = node.home(held.target).registry.any(held.target.cls).is_gated
+        # A turn that waits for nothing would let a client that says much at once keep everyone else from theirs. Where a
+        # message has a task of its own, and is the first that waits, it can't.
+        if wait_ms or not is_gated or held.here.auto is not None or held.taking is not None:
+            await (node.clock.sleep(wait_ms) if wait_ms else _Pass())
         if held.closing is not None:
             return
         auto = held.here.auto
@@ -147,7 +150,7 @@ class Gateway:
             return
         held.number += 1
         node.meter.socket_messages.of("in").add()
-        if node.home(held.target).registry.any(held.target.cls).is_gated:
+        if is_gated:
             await self._line_up(held, message)
         else:
             await self._bring(held, held.number, message)
@@ -155,29 +158,35 @@ class Gateway:
     async def _line_up(self, held: Held, message: Message) -> None:
         """Its handler may take as long as it likes: what is answered here must not wait for that."""
         number = held.number
+        loop = asyncio.get_running_loop()
+        if held.taking is None and not _left_alone(held, loop.time()) and len(held.brought) < BESIDE_MAX:
+            held.alone = self._begin(held, number, message), loop.time()  # nothing is before it, so nobody has to wait
+            return
         while held.taking is not None and held.unheard is not None and len(held.unheard) >= UNHEARD_MAX:
             await asyncio.wait([held.taking], timeout=UNHEARD_S)
         held.unheard = held.unheard if held.unheard is not None else deque()
         held.unheard.append((number, message))
         if held.taking is None:
-            held.taking = asyncio.get_running_loop().create_task(self._take_unheard(held), context=Context())
+            held.taking = loop.create_task(self._take_unheard(held), context=Context())
             self._node.keep(held.taking)
 
     async def _take_unheard(self, held: Held) -> None:
+        # In their order; one whose handler waits for long lets the next begin, as other events do.
         try:
+            await _wait_alone(held)
             while held.unheard and held.closing is None:
-                bringing = asyncio.get_running_loop().create_task(
-                    self._bring(held, *held.unheard.popleft()), context=Context()
-                )
-                self._node.keep(bringing)
-                held.brought.add(bringing)
-                bringing.add_done_callback(held.brought.discard)
-                # In their order; one whose handler waits for long lets the next begin, as other events do.
-                await asyncio.wait([bringing], timeout=BESIDE_S)
+                await asyncio.wait([self._begin(held, *held.unheard.popleft())], timeout=BESIDE_S)
                 while len(held.brought) >= BESIDE_MAX:
                     await asyncio.wait(held.brought, return_when=asyncio.FIRST_COMPLETED)
         finally:
             held.taking = held.unheard = None
+
+    def _begin(self, held: Held, number: int, message: Message) -> "asyncio.Task[None]":
+        bringing = asyncio.get_running_loop().create_task(self._bring(held, number, message), context=Context())
+        self._node.keep(bringing)
+        held.brought.add(bringing)
+        bringing.add_done_callback(held.brought.discard)
+        return bringing
 
     async def _bring(self, held: Held, number: int, message: Message) -> None:
         """Bring a message to the object."""
@@ -205,8 +214,10 @@ class Gateway:
         """The connection is gone; returns when the object knows, if it can."""
         if self.sockets.get(held.id) is not held:
             return
-        if held.taking is not None and held.closing is None:
-            await asyncio.wait([held.taking])  # it said that before it left
+        if held.closing is None:  # it said that before it left
+            await _wait_alone(held)
+            if held.taking is not None:
+                await asyncio.wait([held.taking])
         is_forgotten = held.closing == FORGOTTEN  # then nothing is to wake in its place
         if held.closing is not None:
             (code, reason), was_clean = held.closing, not held.is_aborted
@@ -370,3 +381,17 @@ class _Pass:
 def _words(error: Exception) -> str:
     """What the client is told: what the object's code said."""
     return error.message if isinstance(error, WakefulError) else f"{type(error).__name__}: {error}"
+
+
+def _left_alone(held: Held, now: float) -> float:
+    """For how long the message that came when none waited has its socket's events to itself; 0 when it has not."""
+    if held.alone is None or held.alone[0].done():
+        return 0.0
+    return max(0.0, held.alone[1] + BESIDE_S - now)
+
+
+async def _wait_alone(held: Held) -> None:
+    left_s = _left_alone(held, asyncio.get_running_loop().time())
+    if held.alone is not None and left_s:
+        await asyncio.wait([held.alone[0]], timeout=left_s)
+    held.alone = None

@@ -70,6 +70,7 @@ class Held(Paced):
     __slots__ = (
         "_bytes",
         "_line",
+        "alone",
         "answered_at",
         "brought",
         "closing",
@@ -103,6 +104,7 @@ class Held(Paced):
         self.unheard: deque[tuple[int, Message]] | None = None
         self.taking: asyncio.Task[None] | None = None
         self.brought: set[asyncio.Task[None]] = set()  # and those that it is at
+        self.alone: tuple[asyncio.Task[None], float] | None = None  # the last that came when none waited, and when
         self._line: deque[Message] | None = None
         self._bytes = 0
 
