@@ -218,7 +218,9 @@ async def test_a_wrong_call_is_a_typed_error_in_one_line_and_changes_nothing(
     ["", "nonsense", "mysql://x", "memory", "http://x", "sqlite", None, 5, "/path/only.db", "postgres"],
 )
 def test_a_wrong_url_says_what_to_write(url: Any) -> None:
-    with pytest.raises(BadUrl, match="write memory:, sqlite:PATH or postgresql://") as caught:
+    with pytest.raises(
+        BadUrl, match="write memory:, sqlite:PATH, postgresql://user@host/database or s3://bucket/prefix"
+    ) as caught:
         open_url(url)
     assert "\n" not in str(caught.value)
     assert isinstance(caught.value, StoreError)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.unit.executor_program import Bare, Boss, Mill, app
+from tests.yardstick import PATIENCE_S
 from wakeful import App, DurableObject, Limits, RetryPolicy, errors, in_process, in_thread, reader
 from wakeful.executors.permits import Permits
 from wakeful.values.ids import ObjectId
@@ -114,6 +115,7 @@ def test_what_can_not_be_marked() -> None:
 async def test_no_more_run_at_once_than_there_may() -> None:
     bounded = App(limits=Limits(threads=2))
     running, most, gate = 0, 0, threading.Lock()
+    pairs = threading.Barrier(2, timeout=PATIENCE_S)  # two at once there must be, however busy the machine is
 
     @bounded.object
     class Counter(DurableObject):
@@ -123,6 +125,7 @@ async def test_no_more_run_at_once_than_there_may() -> None:
             with gate:
                 running += 1
                 most = max(most, running)
+            pairs.wait()
             self.blocking.storage.get("x")
             with gate:
                 running -= 1

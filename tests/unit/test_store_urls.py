@@ -15,7 +15,7 @@ from wakeful.store_move import move
 from wakeful.values.errors import BadUrl, MissingExtra
 
 ENCODE = "must be percent-encoded"
-WRITE = "write memory:, sqlite:PATH or postgresql://"
+WRITE = "write memory:, sqlite:PATH, postgresql://user@host/database or s3://bucket/prefix"
 
 
 @pytest.mark.parametrize(
