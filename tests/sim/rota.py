@@ -58,10 +58,9 @@ class Rota(Account):
             if run.name == f"schedule:{DECLARED}":
                 return
             if self.mood == "killer" and not witness.is_mended:
-                witness.kills[run.id] += 1
+                witness.kills[run.id] += witness.kill()
                 if witness.kills[run.id] > CRASHES_MAX:
                     witness.complain(f"{key}: one run killed its process {witness.kills[run.id]} times")
-                witness.kill()
                 await asyncio.sleep(1)
             if self.mood == "slow":
                 await asyncio.sleep(20 if run.id[0] in "0123" else 3)

@@ -346,11 +346,13 @@ class Simulation:
             self.witness.complain(f"{number} trips to the store: it runs in circles")
             self._kill()
 
-    def _kill(self) -> None:
-        if not self.world.is_dead:
-            self.witness.note("dies")
-            self.witness.deaths += 1
-            self.world.kill()
+    def _kill(self) -> bool:
+        if self.world.is_dead:
+            return False
+        self.witness.note("dies")
+        self.witness.deaths += 1
+        self.world.kill()
+        return True
 
     async def _recover(self, after: float | None = None) -> None:
         """Come back (from the dead, or after a clean stop), and find everything in order."""

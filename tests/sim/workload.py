@@ -36,7 +36,7 @@ class Witness:
 
     dice: random.Random
     now: Callable[[], int] = lambda: 0
-    kill: Callable[[], None] = lambda: None
+    kill: Callable[[], bool] = lambda: False  # whether it did: a process that is stopping already dies no more
     life: int = 0  # counts processes
     deaths: int = 0
     trace: list[str] = field(default_factory=list)
@@ -179,10 +179,9 @@ class Account(DurableObject):
             if again:
                 await self._arm(timedelta(seconds=0 if again % 2 else 600), again - 1)
             if self.mood == "killer" and not witness.is_mended:
-                witness.kills[info.run_id] += 1
+                witness.kills[info.run_id] += witness.kill()
                 if witness.kills[info.run_id] > CRASHES_MAX:
                     witness.complain(f"{key}: one alarm killed its process {witness.kills[info.run_id]} times")
-                witness.kill()
                 await asyncio.sleep(1)
             if self.mood == "slow":
                 await asyncio.sleep(3)
