@@ -43,6 +43,14 @@ def test_rows_are_kept_by_store_the_newest_first_and_of_each_commit_one() -> Non
     assert len(counted.read(page)["memory"]) == counted.ROWS
 
 
+def test_the_page_that_is_kept_can_be_read() -> None:
+    kept = counted.read(counted.PAGE.read_text())
+    assert set(kept) == set(instructions.STORES)
+    for store, rows in kept.items():
+        wanted = {work for work in instructions.KEPT if store == "memory" or work not in instructions.STORELESS}
+        assert set(rows[0].counts) == wanted
+
+
 @pytest.mark.parametrize(
     ("answers", "is_slower", "now"),
     [
