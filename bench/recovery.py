@@ -2,12 +2,10 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 import time
 
+from bench.children import spawn, told_by
 from bench.measures import Measure, rate
-from bench.places import ROOT
 from bench.program import Countdown, check_fired, committed, make_app, now_ms
 from bench.sizes import Sizes
 
@@ -20,34 +18,20 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
 
 
 def _run(url: str, count: int) -> list[Measure]:
-    with _spawn("victim", url, count) as victim:
-        due_at = _told(victim)["due_at"]
+    with spawn("victim", url, count) as victim:
+        due_at = told_by(victim)["due_at"]
         victim.kill()
         victim.wait()
     time.sleep(max(0.0, due_at / 1000 - time.time()) + 0.1)
     began = time.time()
-    with _spawn("heir", url, count) as heir:
-        told = _told(heir)
+    with spawn("heir", url, count) as heir:
+        told = told_by(heir)
         heir.wait(WAIT_S)
     note = f"{count:,} overdue"
     return [
         Measure("recovery.process", told["done_at"] - began, "s", note + ", Python's own start included"),
         Measure("recovery.node", told["done_at"] - told["began_at"], "s", note),
     ]
-
-
-def _spawn(role: str, url: str, count: int) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "bench.one", role, "--store", url, "--count", str(count)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-
-
-def _told(process: "subprocess.Popen[str]") -> dict[str, float]:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise AssertionError(f"the process ended with {process.wait()} before it said anything")
-    told: dict[str, float] = json.loads(line)
-    return told
 
 
 async def victim(url: str, count: int) -> None:

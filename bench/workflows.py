@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
 
+from bench.children import spawn, told_by
 from bench.measures import Measure, rate
-from bench.places import ROOT, fresh_beside
+from bench.places import fresh_beside
 from bench.sizes import Sizes
 from wakeful import App, Limits, Step, Workflow
 
@@ -58,13 +57,13 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
 
 
 def _recover(url: str, count: int) -> list[Measure]:
-    with _spawn("flow_victim", url, count) as victim:
-        _told(victim)
+    with spawn("flow_victim", url, count) as victim:
+        told_by(victim)
         victim.kill()
         victim.wait()
     began = time.time()
-    with _spawn("flow_heir", url, count) as heir:
-        told = _told(heir)
+    with spawn("flow_heir", url, count) as heir:
+        told = told_by(heir)
         heir.wait(WAIT_S)
     note = f"{count:,} under way, with two of {STEPS} steps to go"
     cpu_us = told["cpu_s"] / count * 1e6
@@ -72,20 +71,6 @@ def _recover(url: str, count: int) -> list[Measure]:
         Measure("workflows.recovery", told["done_at"] - began, "s", note + ", Python's own start included", cpu_us),
         Measure("workflows.recovery.node", told["done_at"] - told["began_at"], "s", note, cpu_us),
     ]
-
-
-def _spawn(role: str, url: str, count: int) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "bench.one", role, "--store", url, "--count", str(count)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-
-
-def _told(process: "subprocess.Popen[str]") -> dict[str, float]:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise AssertionError(f"the process ended with {process.wait()} before it said anything")
-    told: dict[str, float] = json.loads(line)
-    return told
 
 
 async def victim(url: str, count: int) -> None:

@@ -4,22 +4,12 @@ from typing import Any
 
 import pytest
 
+from tests.browser import paths
+
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'wakeful[dev]' brings playwright")
 PATHS = [
-    "/",
-    "/objects",
-    "/schedules",
-    "/jobs",
-    "/parked",
-    "/calls",
-    "/nodes",
-    "/queues",
-    "/webhooks",
-    "/audit",
-    "/tokens",
+    *paths.LISTS,
     "/search?q=e",
-]
-PATHS += [
     "/object?class=Letter&key=ann",
     "/schedule?class=Letter&key=ann&name=deliver",
     "/job?id=Letter%2Fann%2F%253Dstamp-900",

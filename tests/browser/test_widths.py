@@ -8,26 +8,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.browser import paths
 from tests.unit.dashboard_stage import staged
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'wakeful[dev]' brings playwright")
 expect = playwright.expect
 WIDTHS = (390, 768, 960, 1024, 1100, 1280)
-LISTS = [
-    "/",
-    "/objects",
-    "/schedules",
-    "/jobs",
-    "/parked",
-    "/calls",
-    "/nodes",
-    "/queues",
-    "/webhooks",
-    "/audit",
-    "/tokens",
-]
 MISSING = ["/nowhere", f"/object?class=Chart&key={'k' * 511}"]
-LISTS += ["/search?q=k", "/search?q=e", *MISSING]
+LISTS = [*paths.LISTS, "/search?q=k", "/search?q=e", *MISSING]
 DATABASE = f"/database?class=ReminderOfEverythingThatSomebodyOwesToAnybodyForOneReasonOrOther&key={'k' * 512}"
 LISTS += [DATABASE, f"{DATABASE}&table={'n' * 200}"]
 POINTS = DATABASE.replace("/database", "/points")

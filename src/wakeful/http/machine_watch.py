@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.http.asks import LIGHT, Answer, Ask, in_thread
 from wakeful.http.looks import connection_of, object_of
-from wakeful.http.problems import Problem, Raised, problem_of
-from wakeful.http.stream import RETRY_MS, Ends, only_head, put, run_stream, unless
+from wakeful.http.news import frame, tell_news
+from wakeful.http.problems import Problem, Raised
+from wakeful.http.stream import RETRY_MS, Ends, only_head, run_stream
 from wakeful.http.table import flag
 from wakeful.http.workflow_watch import watch_workflow
 from wakeful.machine import Machine
@@ -23,7 +24,7 @@ from wakeful.machines.watchers import News
 from wakeful.operations.arguments import weighs_more
 from wakeful.policy.shares import Asker
 from wakeful.security.object_tokens import SNAPSHOT
-from wakeful.values.errors import NotRunning, WakefulError
+from wakeful.values.errors import WakefulError
 from wakeful.values.ids import ObjectId
 from wakeful.values.json_patch import diff, json_bytes
 from wakeful.views.plain import plain
@@ -122,18 +123,7 @@ async def watch(ask: Ask) -> Answer | None:
     first_news = await watching.look()  # what keeps it from being watched is an answer with a status
 
     async def tell(ends: Ends) -> None:
-        while True:
-            try:
-                news = await unless(ends, watching.wait())
-            except NotRunning:
-                return
-            except Exception as error:
-                problem = problem_of(error, ask.path, is_operator=ask.who.may("operate"))
-                await put(ask, _frame("problem", problem.body))
-                return
-            if news is None:
-                return
-            await put(ask, await speech.say_all(news) or b": still here\n\n")
+        await tell_news(ask, ends, watching.wait, speech.say_all)
 
     first = f"retry: {RETRY_MS}\n: snapshots and events of {id.cls}\n\n".encode()
     await run_stream(ask, first + await speech.say_all(first_news), tell)
@@ -158,8 +148,4 @@ def plain_snapshot(snapshot: Snapshot) -> dict[str, Any]:
 
 def _event_frame(kind: str, message: dict[str, Any]) -> bytes:
     """As an event of a stream: what there is only one thing to say of stands for itself."""
-    return _frame(kind, next(iter(message.values())) if len(message) == 1 else message)
-
-
-def _frame(kind: str, data: Any) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (kind.encode(), json_bytes(data))
+    return frame(kind, next(iter(message.values())) if len(message) == 1 else message)

@@ -2,16 +2,14 @@
 
 import re
 from functools import partial
-from typing import Any
 
 from wakeful.http.asks import LIGHT, Ask, in_thread
 from wakeful.http.looks import connection_of
-from wakeful.http.problems import Problem, problem_of
-from wakeful.http.stream import RETRY_MS, Ends, only_head, put, run_stream, unless
+from wakeful.http.news import frame, tell_news
+from wakeful.http.problems import Problem
+from wakeful.http.stream import RETRY_MS, Ends, only_head, run_stream
 from wakeful.operations.arguments import weighs_more
-from wakeful.values.errors import NotRunning
 from wakeful.values.ids import ObjectId
-from wakeful.values.json_patch import json_bytes
 from wakeful.views.plain import plain
 from wakeful.workflows.watch import Published, WorkflowWatch
 
@@ -31,21 +29,10 @@ async def watch_workflow(ask: Ask, id: ObjectId) -> None:
 
     async def frames(news: list[Published]) -> bytes:
         found = [await _frame_of(ask, one) for one in news]
-        return b"".join([*found, _frame("over", {"state": watching.state})] if watching.state else found)
+        return b"".join([*found, frame("over", {"state": watching.state})] if watching.state else found)
 
     async def tell(ends: Ends) -> None:
-        while watching.state is None:
-            try:
-                news = await unless(ends, watching.wait())
-            except NotRunning:
-                return
-            except Exception as error:
-                problem = problem_of(error, ask.path, is_operator=ask.who.may("operate"))
-                await put(ask, _frame("problem", problem.body))
-                return
-            if news is None:
-                return
-            await put(ask, await frames(news) or b": still here\n\n")
+        await tell_news(ask, ends, watching.wait, frames, lambda: watching.state is not None)
 
     first = f"retry: {RETRY_MS}\n: what {id.cls} publishes\n\n".encode()
     await run_stream(ask, first + await frames(first_news), tell)
@@ -69,8 +56,4 @@ async def _frame_of(ask: Ask, news: Published) -> bytes:
 
 
 def _spell(news: Published) -> bytes:
-    return b"id: %d.%d\n" % (news.run, news.number) + _frame("published", {"value": plain(news.value)})
-
-
-def _frame(kind: str, data: dict[str, Any]) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (kind.encode(), json_bytes(data))
+    return b"id: %d.%d\n" % (news.run, news.number) + frame("published", {"value": plain(news.value)})

@@ -12,18 +12,16 @@ from wakeful.machines.snapshot import Snapshot, snapshot_of, unstarted_snapshot
 from wakeful.machines.steps import present
 from wakeful.machines.watch import Watch
 from wakeful.machines.watchers import MachineStep, News, StepLog
-from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.context import runtime_of
+from wakeful.runtime.long_poll import WAIT_MS, LongPoll
 from wakeful.runtime.turn import running_turn
 from wakeful.values.codec import encode
-from wakeful.values.errors import DeadlineExceeded, NotRunning, Unavailable
 from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
 
 NEWS, SEEN = "machine.news", "machine.seen"
-WAIT_MS = 20_000  # how long a watcher waits at the owner before it asks again
 
 
 async def news(ctx: "Context", since: tuple[int, int] | None, caller: Any, wait_ms: int) -> tuple[int, int, list[News]]:
@@ -78,23 +76,18 @@ def _visible(machine: Any, caller: Any, steps: list[MachineStep], number: int) -
         yield step.last, seen
 
 
-class MachineWatch:
+class MachineWatch(LongPoll[News]):
     """One watcher of a machine: what it has been shown, and what comes next."""
 
     def __init__(self, app: Any, target: ObjectId, caller: Any) -> None:
-        self._app = app
-        self._target = target
+        super().__init__(app, target)
         self._caller = caller
         self._at: tuple[int, int] | None = None
         self._last: Snapshot | None = None
-        self._tries = 0
 
     async def look(self) -> list[News]:
         """At first how it stands; then what is new, or nothing when that is nothing for a while."""
-        token, number, pieces = await self._app.send(
-            self._target, NEWS, (self._at, self._caller, WAIT_MS), {}, deadline_ms=WAIT_MS + 10_000, request_key=None
-        )
-        self._tries = 0
+        token, number, pieces = await self._ask(NEWS, self._at, self._caller, WAIT_MS)
         self._at = (token, number)
         fresh: list[News] = []
         for piece in pieces:
@@ -104,18 +97,6 @@ class MachineWatch:
                 self._last = piece
             fresh.append(piece)
         return fresh
-
-    async def wait(self) -> list[News]:
-        """The same, also while the machine can't be reached: nothing then, and it is asked again later."""
-        try:
-            return await self.look()
-        except (Unavailable, DeadlineExceeded) as error:
-            node = self._app.node
-            if node is None or (isinstance(error, NotRunning) and node.state in ("stopping", "stopped")):
-                raise
-            self._tries += 1
-            await node.clock.sleep(platform_delay_ms(self._tries, node.dice.random()))
-            return []
 
 
 def watch_of(app: Any, target: ObjectId, caller: Any) -> Watch:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime.calls import Call, resolve
 from wakeful.runtime.context import runtime_of
+from wakeful.runtime.long_poll import WAIT_MS
 from wakeful.runtime.turn import running_turn
 from wakeful.values.codec import decode
 from wakeful.values.errors import BadInput, Conflict, DeadlineExceeded, Unavailable, WorkflowCancelled, WorkflowFailed
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.times import duration_ms
 from wakeful.workflows.records import CANCELLED, DONE, OUTCOME, OVER, WorkflowRecord, load, read_row
-from wakeful.workflows.watch import LOOK, WAIT_MS
+from wakeful.workflows.watch import LOOK
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context

@@ -7,13 +7,13 @@ number that it has, and waits at the owner when that is nothing yet. Another run
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.context import runtime_of
+from wakeful.runtime.long_poll import LongPoll
 from wakeful.runtime.storage import scan
 from wakeful.runtime.turn import running_turn
 from wakeful.values.codec import decode
 from wakeful.values.commits import SYSTEM
-from wakeful.values.errors import Conflict, DeadlineExceeded, NotRunning, Unavailable
+from wakeful.values.errors import Conflict
 from wakeful.values.ids import ObjectId
 from wakeful.workflows.records import OVER, STEPS, load, read_step, step_slot
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from wakeful.runtime.context import Context
 
 NEWS, LOOK = "workflow.news", "workflow.look"
-WAIT_MS = 20_000  # how long a watcher waits at the owner before it asks again
 CHUNK = 500  # steps that are read at once
 STEPS_END = f"{STEPS[:-1]};"
 
@@ -59,7 +58,7 @@ async def look(ctx: "Context", run: int | None, since: int) -> list[Any] | None:
     return [record.run, values, end] if values or end is not None or run != record.run else None
 
 
-class WorkflowWatch:
+class WorkflowWatch(LongPoll[Published]):
     """What a workflow publishes, by `async for`, to its end: `state` says then how that was.
 
     >>> from wakeful import App, Step, Workflow
@@ -78,11 +77,9 @@ class WorkflowWatch:
     """
 
     def __init__(self, app: Any, target: ObjectId, at: tuple[int, int] | None = None) -> None:
-        self._app = app
-        self._target = target
+        super().__init__(app, target)
         self._at: tuple[int | None, int] = (None, 0) if at is None else at
         self._ahead: deque[Published] = deque()
-        self._tries = 0
         self.state: str | None = None  # how it ended; None while it goes on
 
     def __aiter__(self) -> "WorkflowWatch":
@@ -104,24 +101,9 @@ class WorkflowWatch:
     async def look(self) -> list[Published]:
         """What is new; nothing when that is nothing for a while, or it is over."""
         run, since = self._at
-        answer = await self._app.send(
-            self._target, NEWS, (run, since), {}, deadline_ms=WAIT_MS + 10_000, request_key=None
-        )
-        self._tries = 0
+        answer = await self._ask(NEWS, run, since)
         if answer is None:
             return []
         run, rows, self.state = answer
         self._at = (run, rows[-1][0] if rows else since if run == self._at[0] else 0)
         return [Published(run, number, decode(value)) for number, value in rows]
-
-    async def wait(self) -> list[Published]:
-        """The same, also while the workflow can't be reached: nothing then, and it is asked again later."""
-        try:
-            return await self.look()
-        except (Unavailable, DeadlineExceeded) as error:
-            node = self._app.node
-            if node is None or (isinstance(error, NotRunning) and node.state in ("stopping", "stopped")):
-                raise
-            self._tries += 1
-            await node.clock.sleep(platform_delay_ms(self._tries, node.dice.random()))
-            return []
