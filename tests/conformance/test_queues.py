@@ -482,15 +482,13 @@ async def crashed_at_each_trip(desk_of: Callable[[], Desk]) -> None:
     assert number > 20
 
 
+@pytest.mark.parametrize("store_url", ["memory"], indirect=True)  # what differs between stores is in their own suites
 async def test_killed_at_each_trip_to_disk_no_limit_is_passed_and_no_place_lost(stage: Any) -> None:
-    if stage.url != "memory:":
-        pytest.skip("one store is enough: what differs between them is in their own suites")
     await crashed_at_each_trip(lambda: Desk(stage))
 
 
+@pytest.mark.parametrize("store_url", ["memory", "postgres"], indirect=True)  # a file, or a bucket, has one process
 async def test_on_two_nodes_of_which_one_dies_the_limit_is_that_of_the_deployment(stage: Any) -> None:
-    if stage.url.startswith(("sqlite:", "bucket:")):
-        pytest.skip("a file, or a bucket, has one process")
     desk = Desk(stage)
     gauge = Gauge(desk)
     async with desk.world() as world:
