@@ -6,6 +6,9 @@ BIN := .venv/bin
 PROOF := .venv/bin/python -m tests.proof
 STAMP := .venv/.stamp
 DEMO := .demo
+COMPILED := .compiled
+# What `make compiled` runs. Not `tidy`, which reads sources, nor `teeth`, which swap methods: what is compiled calls its own.
+SUITES ?= tests/unit tests/conformance tests/model tests/differential tests/vectors tests/http tests/security tests/telemetry tests/compat tests/fuzz tests/upgrade
 SEEDS ?= 1000
 FROM ?= 0
 # Worker processes of the simulations: 0 is one for each core.
@@ -17,7 +20,7 @@ export DO_NOT_TRACK = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick suite lint types sim sim-cluster sim-bucket bucket year live live-cluster browser chromium fuzz xstate workerd bench bench-full docs clean
+.PHONY: help demo test quick suite lint types sim sim-cluster sim-bucket bucket year live live-cluster browser chromium fuzz xstate workerd bench bench-full wheel compiled docs clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -68,7 +71,7 @@ sim: $(STAMP) ## Simulate SEEDS=1000 worlds with crashes and outages, from seed 
 sim-cluster: $(STAMP) ## Simulate SEEDS=1000 clusters of three to five nodes, from seed FROM=0 on
 	$(PROOF) sim-cluster --least 1000 -- $(BIN)/python -m tests.sim.cluster_simulation --seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)
 
-sim-bucket: $(STAMP) ## Simulate SEEDS=1000 buckets that processes take from each other, from seed FROM=0 on
+sim-bucket: $(STAMP) ## Simulate SEEDS=1000 buckets that nodes write to at once, from seed FROM=0 on
 	$(PROOF) sim-bucket --least 1000 -- $(BIN)/python -m tests.sim.bucket_life --seeds $(SEEDS) --from $(FROM)
 
 bucket: $(STAMP) ## All conformance tests on a bucket (five minutes)
@@ -116,10 +119,19 @@ bench-full: $(STAMP) ## Measure all of performance.md
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
 	$(BIN)/python -m bench --full
 
+wheel: ## Build a compiled wheel for this Python and machine into dist/ (needs pip and a C compiler; two minutes)
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 "$(PYTHON)" -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
+
+compiled: $(STAMP) wheel ## The suites on the compiled wheel, installed into an environment of its own (the teeth are of the sources)
+	"$(PYTHON)" -m venv --clear $(COMPILED)
+	$(COMPILED)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile "wakeful[dev] @ file://$(CURDIR)/$$(ls -t dist/*.whl | head -1)"
+	$(COMPILED)/bin/wakeful --version | grep ', compiled ('
+	$(if $(filter file,$(origin SUITES)),$(PROOF) compiled -- )$(COMPILED)/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(SUITES)
+
 docs: $(STAMP) ## Build the documentation into site/, which needs no network to be read
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
 	@echo "open site/index.html"
 
 clean: ## Remove what the targets made; the demo's data too
-	rm -rf .venv .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build site
+	rm -rf .venv .compiled .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,12 +10,17 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
+from contextlib import AsyncExitStack
 from datetime import timedelta
+from itertools import count, islice
 
-from wakeful import App, DurableObject
-from wakeful.store.bucket.owners import BEAT_S
+from wakeful import App, DurableObject, ObjectId
+from wakeful.runtime.node import Node
+from wakeful.store.bucket import BucketStore
 from wakeful.testing.buckets import EmulatedBucket
+from wakeful.values.ids import shard_of
 
+IDLE_S = 60
 MONTH_S = 30 * 86_400
 
 
@@ -76,17 +81,51 @@ async def alarms(bucket: EmulatedBucket, cache: str, count: int) -> str:
         return said(f"alarms that fall due, {count:,} at once", count, time.perf_counter() - began, before, bucket)
 
 
-async def idle(bucket: EmulatedBucket, cache: str, seconds: float) -> str:
-    app, _ = program()
-    async with app.run(bucket.url(cache=cache)):
-        await asyncio.sleep(1)
+async def shared_calls(bucket: EmulatedBucket, cache: str, nodes: int, callers: int, seconds: float) -> str:
+    """Calls of objects that each node owns itself."""
+    done: Counter[int] = Counter()
+    async with AsyncExitStack() as stack:
+        apps = [program() for _ in range(nodes)]
+        members = [await stack.enter_async_context(app.run(bucket.url(cache=cache))) for app, _ in apps]
+        await balance(members)
+
+        async def caller(n: int, key: str) -> None:
+            app, tally = apps[n]
+            while time.perf_counter() < until:
+                await app.get(tally, key).add()
+                done[n] += 1
+
+        keys = [
+            (n, key)
+            for n, node in enumerate(members)
+            for key in islice((f"{k}" for k in count() if shard_of(ObjectId("Tally", f"{k}")) in node.epochs), callers)
+        ]
+        before, began = bucket.counts.copy(), time.perf_counter()
+        until = began + seconds
+        await asyncio.gather(*(caller(n, key) for n, key in keys))
+        took = time.perf_counter() - began
+        row = said(f"the same, {nodes} nodes of {callers} callers each", sum(done.values()), took, before, bucket)
+    return f"{row} ({', '.join(f'{done[n]:,}' for n in range(nodes))})"
+
+
+async def balance(members: list[Node]) -> None:
+    while max(len(node.epochs) for node in members) - min(len(node.epochs) for node in members) > 1:  # noqa: ASYNC110
+        await asyncio.sleep(0.2)
+
+
+async def idle(bucket: EmulatedBucket, cache: str, nodes: int, seconds: float) -> str:
+    async with AsyncExitStack() as stack:
+        apps = [program() for _ in range(nodes)]
+        members = [await stack.enter_async_context(app.run(bucket.url(cache=cache))) for app, _ in apps]
+        await balance(members)
+        await asyncio.sleep(5)
         before = bucket.counts.copy()
         await asyncio.sleep(seconds)
         used = bucket.counts - before
     puts, gets = used["create"] + used["put"], used["get"]
     month = MONTH_S / seconds
     return (
-        f"idle for {seconds:.0f} s (a beat every {BEAT_S:.0f} s): {puts} PUTs and {gets} GETs, {used['sent']} bytes sent; "
+        f"{nodes} idle for {seconds:.0f} s (a round every {BucketStore.rhythm.round_ms / 1_000:.0f} s): {puts} PUTs and {gets} GETs, {used['sent']} bytes sent; "
         f"a month: {puts * month:,.0f} PUTs, {gets * month:,.0f} GETs, {used['sent'] * month / 1e6:,.0f} MB"
     )
 
@@ -118,7 +157,10 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         print(await alarms(EmulatedBucket(latency_s=latency_s), folder, 5_000), flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        print(await idle(EmulatedBucket(latency_s=latency_s), folder, 3 * BEAT_S), flush=True)
+        print(await shared_calls(EmulatedBucket(latency_s=latency_s), folder, 3, 64, asked.seconds), flush=True)
+    for nodes in (1, 3):
+        with tempfile.TemporaryDirectory() as folder:
+            print(await idle(EmulatedBucket(latency_s=latency_s), folder, nodes, IDLE_S), flush=True)
     print(await recovery(100_000, latency_s), flush=True)
 
 

@@ -20,7 +20,9 @@ PIECE = 50_000  # jobs in one `schedule_many`, which takes up to 100,000
 
 
 async def run(url: str, sizes: Sizes) -> list[Measure]:
-    """`jobs.schedule.N` for N callers who each wait for theirs to be on disk, `jobs.schedule.bulk`, `jobs.fire.rate`."""
+    """`jobs.schedule.N` for N callers who each wait for theirs to be on disk, `jobs.keyed.64` the same with `key=`,
+    `jobs.schedule.bulk`, `jobs.fire.rate`.
+    """
     return [*await _schedule(url, sizes), await _fire(fresh_beside(url, "fire"), sizes.fire_count)]
 
 
@@ -35,6 +37,8 @@ async def _schedule(url: str, sizes: Sizes) -> list[Measure]:
             measure = await _one_by_one(app, cls, f"jobs.schedule.{callers}", count, callers)
             note = f"{count / max(1, node.inserter.groups - groups):.0f} an insert"
             measures.append(replace(measure, note=note))
+        callers = max(sizes.schedule_callers)
+        measures.append(await _one_by_one(app, cls, f"jobs.keyed.{callers}", sizes.schedule_count, callers, keyed=True))
         specs = [JobSpec(app.get(cls, f"bulk-{n}").job, (0,), after=AHEAD) for n in range(sizes.bulk_count)]
         began, used = time.perf_counter(), time.process_time()
         with profiling.stretch():
@@ -45,9 +49,12 @@ async def _schedule(url: str, sizes: Sizes) -> list[Measure]:
     return measures
 
 
-async def _one_by_one(app: App, cls: type[Bench], name: str, count: int, callers: int) -> Measure:
+async def _one_by_one(
+    app: App, cls: type[Bench], name: str, count: int, callers: int, *, keyed: bool = False
+) -> Measure:
     async def one(number: int) -> None:
-        await app.jobs.schedule(app.get(cls, f"{name}-{number}").job, 0, after=AHEAD)
+        key = f"order {number}" if keyed else None
+        await app.jobs.schedule(app.get(cls, f"{name}-{number}").job, 0, after=AHEAD, key=key)
 
     return await rate(name, count, callers, one)
 

@@ -21,7 +21,10 @@ LEAD_MS = 1_000  # the node must be up before the first is due
 
 
 async def run(url: str, sizes: Sizes) -> list[Measure]:
-    """`lateness.p50`, `.p99`, `.max`: the handler's start minus the due time, one object each."""
+    """`lateness.p50`, `.p99`, `.max`: the handler's start minus the due time, one object each.
+
+    `lateness.timer.*` are as many bare timers of the event loop at the same rate, in the same process and right after.
+    """
     count = sizes.lateness_rate * sizes.lateness_s
     tomorrow = now_ms() + DAY_MS
     await fill_closed(url, list(timers(sizes.lateness_pending, lambda number: tomorrow + number, prefix="p")))
@@ -39,8 +42,32 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
         share = (time.process_time() - used) / sizes.lateness_s
         await committed(node)
         await check_fired(node, count)
+        bare = await _ring(count, sizes.lateness_rate)
     late = countdown.late_ms
     check_not_early(node, late)
     note = f"{sizes.lateness_rate}/s beside {sizes.lateness_pending:,} pending, {share:.0%} of a core"
+    return [*_parts("lateness", late, note), *_parts("lateness.timer", bare, f"{sizes.lateness_rate}/s, loop.call_at")]
+
+
+async def _ring(count: int, rate: int) -> list[float]:
+    """By how much each of so many timers of the loop itself is late, in milliseconds."""
+    loop = asyncio.get_running_loop()
+    late: list[float] = []
+    done = loop.create_future()
+
+    def ring(at: float) -> None:
+        late.append((loop.time() - at) * 1000)
+        if len(late) == count:
+            done.set_result(None)
+
+    first = loop.time() + 0.1
+    for number in range(count):
+        at = first + number / rate
+        loop.call_at(at, ring, at)
+    await done
+    return late
+
+
+def _parts(name: str, late: list[float], note: str) -> list[Measure]:
     parts = {"p50": median(late), "p99": percentile(late, 0.99), "max": max(late)}
-    return [Measure(f"lateness.{part}", value, "ms", note) for part, value in parts.items()]
+    return [Measure(f"{name}.{part}", value, "ms", note) for part, value in parts.items()]

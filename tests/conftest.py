@@ -23,6 +23,7 @@ from tests import keeper, memory_disk, quick
 from wakeful.cli.terminal_log import LogLines
 from wakeful.store import MemoryStore, Store, open_url
 from wakeful.testing.buckets import EmulatedBucket
+from wakeful.values.compilation import is_compiled
 
 # A slow machine is no failure: nothing is judged by how long an example took.
 settings.register_profile("wakeful", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -36,10 +37,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--quick"):
         quick.select(config, items)
+    if is_compiled():
+        for item in items:
+            for mark in item.iter_markers("sources_only"):
+                item.add_marker(pytest.mark.skip(reason=f"sources only: {mark.args[0]}"))
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Whatever tests start ends with this process, and what they write is kept in memory."""
+    config.addinivalue_line(
+        "markers", "sources_only(why): what it does to the package can't be done to what is compiled"
+    )
     keeper.start()
     memory_disk.choose()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under nohup, and of all that the tests start

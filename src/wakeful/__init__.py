@@ -1,9 +1,14 @@
 """Durable objects: small stateful things that sleep on disk, wake when called or when a timer is due, and never lose or double what they owe."""
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from wakeful.values import errors
+
+if os.environ.get("WAKEFUL_PURE", "0") not in ("", "0"):
+    # Before any module that may lie here compiled; and only then, since nobody else needs it.
+    importlib.import_module("wakeful.values.compilation").run_sources()
 
 if TYPE_CHECKING:
     from wakeful.app import App

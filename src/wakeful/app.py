@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from wakeful.deployment import Deployment
+from wakeful.deployment import Deployment, Place
 from wakeful.executors.feature import ExecutorFeature
 from wakeful.history.feature import HistoryFeature
 from wakeful.importers.feature import ImportFeature
@@ -23,7 +23,6 @@ from wakeful.notices.signatures import Secrets
 from wakeful.notices.subscriptions import Handler, handler_subscription, webhook_subscription
 from wakeful.operations.call_looks import CallFeature
 from wakeful.operations.text_calls import TextCallFeature
-from wakeful.policy.lease import lease_of
 from wakeful.policy.limits import Limits
 from wakeful.policy.retry import RetryPolicy
 from wakeful.queues.feature import QueueFeature
@@ -86,12 +85,13 @@ class App:
         limits: Limits | None = None,
         quotas: Quotas | None = None,
         overloaded: Callable[[], bool | str | None] | None = None,
-        stores: Mapping[str, str | Store] | None = None,
+        stores: Mapping[str, Place] | None = None,
         keys: Keys | None = None,
     ) -> None:
         """`overloaded` is asked by a node that has due timers: true, or a reason as text, and they wait until it is not.
 
-        `stores` puts the objects of a class, or those whose keys begin so (`"eu/"`), into stores of their own.
+        `stores` puts the objects of a class, or those whose keys begin so (`"eu/"`), into stores of their own; those of a
+        class into several servers, `{"Order": {"a": url, "b": url}}`: see docs/spread.md.
         `keys` seals all values at rest (the newest key first; `$WAKEFUL_KEYS` when it is left out): see docs/security.md.
         """
         if overloaded is not None and (not callable(overloaded) or inspect.iscoroutinefunction(overloaded)):
@@ -412,7 +412,7 @@ class App:
         says nothing: longer for a slow store or machines that pause, shorter to take over sooner.
         `paranoid` makes every object sleep after each turn, so that one which relies on memory fails early.
         """
-        joining = Joining(listen, advertise, cluster, secret, tls, lease_of(lease))
+        joining = Joining(listen, advertise, cluster, secret, tls, lease)
         async with running(self.deployment, url, joining, paranoid=paranoid) as node:
             yield node
 

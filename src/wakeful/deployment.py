@@ -19,6 +19,9 @@ from wakeful.values.errors import NotRunning
 from wakeful.values.ids import ObjectId
 from wakeful.values.trace import Tracer
 
+Place = str | Store | Mapping[str, str]
+"""Where the objects of a class, or of a beginning of keys, are kept: a store, or, of a class, several servers by name."""
+
 
 class Deployment:
     """What is the same in every process of a program, and this one's node."""
@@ -29,7 +32,7 @@ class Deployment:
         limits: Limits,
         idle_ms: int,
         features: Sequence[Feature],
-        places: Mapping[str, str | Store],
+        places: Mapping[str, Place],
         keys: Keys | None = None,
         overloaded: Callable[[], bool | str | None] | None = None,
     ) -> None:

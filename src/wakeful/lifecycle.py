@@ -8,12 +8,12 @@ import secrets
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from wakeful.deployment import Deployment
-from wakeful.policy.lease import Lease
+from wakeful.deployment import Deployment, Place
+from wakeful.policy.lease import Lease, lease_of
 from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.homes import Homes
 from wakeful.runtime.links import Links
@@ -25,16 +25,19 @@ from wakeful.transport.control import ControlServer
 from wakeful.transport.pulse import Pace
 from wakeful.transport.tcp import SocketTransport
 from wakeful.values.errors import BadOption
+from wakeful.values.times import Duration
 
 if TYPE_CHECKING:
+    from wakeful.runtime.spread import ClassSpread
     from wakeful.transport.tls import Tls
 
 log = logging.getLogger("wakeful.node")
 
 SLOW_START_S = 5.0
 SLOW_START = (
-    "the store has not let this node in for %.0f s: something holds a lock in it, as `wakeful move` does until it is "
-    "done, or it is slow; it goes on by itself, and `wakeful doctor` says who holds what"
+    "the store has not let this node in for %.0f s: it is slow or does not answer, it is a bucket of which much has to be "
+    "read, or something holds a lock in it, as `wakeful move` does until it is done; it goes on by itself, and "
+    "`wakeful doctor` says who holds what"
 )
 OWN_MACHINE = "unix:"  # a socket for this user's processes on this machine
 
@@ -47,7 +50,10 @@ class Joining(NamedTuple):
     cluster: str = ""
     secret: str | None = None
     tls: "Tls | None" = None
-    lease: Lease = Lease()
+    lease: Duration | None = None  # None: as is usual on the store
+
+    def lease_on(self, store: Store) -> Lease:
+        return lease_of(self.lease, store.rhythm)
 
 
 @asynccontextmanager
@@ -62,13 +68,18 @@ async def running(
     """The node of the main store, with those of the others beside it; stopped in an order that loses nothing."""
     main = open_store(url, program.keys)
     others = _open_all(program.places, main, program.keys)
-    stores = [main, *others.values()]
+    several: dict[str, dict[str, Store]] = {}
+    if any(isinstance(kept, Mapping) for kept in program.places.values()):
+        from wakeful.spread_servers import join_servers, open_servers
+
+        several = open_servers(program.places, [main, *others.values()], program.keys)
+    stores = [main, *others.values(), *(store for servers in several.values() for store in servers.values())]
     _check(stores, joining, is_client=is_client)
     name = uuid.uuid4().hex[:12]
     async with AsyncExitStack() as stack:
         links = None
         if any(store.shared for store in stores):
-            links = _links(name, joining, turned_away := TurnedAway())
+            links = _links(name, joining, stores, turned_away := TurnedAway())
             stack.push_async_callback(links.close)
             stack.callback(links.leave, "the process is stopping")
         nodes = {
@@ -78,14 +89,18 @@ async def running(
         node = nodes[id(main)]
         if links is not None:
             turned_away.node = node
-        homes = Homes(node, {place: nodes[id(store)] for place, store in others.items()})
+        spreads: dict[str, ClassSpread[Node]] = {}
+        for cls, servers in several.items():
+            own = {server: nodes[id(store)] for server, store in servers.items()}
+            spreads[cls] = await join_servers(cls, servers, own, new_id=lambda: uuid.uuid4().hex, is_client=is_client)
+        homes = Homes(node, {place: nodes[id(store)] for place, store in others.items()}, spreads)
         address = await links.serve(homes) if links is not None and not is_client else ""
         if not is_client:
             control = ControlServer(node)
             await control.listen()
             stack.push_async_callback(control.close)
         for home in homes.all:
-            if others:
+            if len(homes.all) > 1:
                 home.homes, home.events = homes, node.events
             home.address = address or node.address
             home.membership.asks_back = not is_client
@@ -153,24 +168,27 @@ def _said_when_slow() -> Iterator[None]:
         said.cancel()
 
 
-def _open_all(places: Mapping[str, str | Store], main: Store, keys: Keys | None) -> dict[str, Store]:
+def _open_all(places: Mapping[str, Place], main: Store, keys: Keys | None) -> dict[str, Store]:
     """The stores of some places; those with one URL share one, also with the main store."""
     known: dict[str, Store] = {main.url: main}
-    found: dict[str, Store] = {}
+    opened: dict[str, Store] = {}
     for place, url in places.items():
+        if isinstance(url, Mapping):
+            continue
         store = open_store(url, keys)
-        found[place] = known.setdefault(store.url, store) if isinstance(url, str) else store
-    return found
+        opened[place] = known.setdefault(store.url, store) if isinstance(url, str) else store
+    return opened
 
 
 def check_joining(store: Store, joining: Joining) -> None:
     """What `running` would raise of these options before it begins anything."""
     _check([store], joining, is_client=False)
     if store.shared:
-        _links("", joining, TurnedAway())
+        _links("", joining, [store], TurnedAway())
 
 
 def _check(stores: list[Store], joining: Joining, *, is_client: bool) -> None:
+    joining.lease_on(stores[0])  # or it says why not
     alone = next((store for store in stores if not store.shared), None)
     if alone is None:
         return
@@ -179,7 +197,7 @@ def _check(stores: list[Store], joining: Joining, *, is_client: bool) -> None:
             f"{alone.url} belongs to one process, so nobody else can connect to it; run the app, or use postgresql://…",
             code="store.connect",
         )
-    if len(stores) == 1 and joining.lease != Lease():
+    if len(stores) == 1 and joining.lease is not None:
         raise BadOption(
             f"{alone.url} belongs to one process, so nobody waits for a lease of it; leave lease out, or use postgresql://…",
             code="lease.store",
@@ -191,7 +209,7 @@ def _check(stores: list[Store], joining: Joining, *, is_client: bool) -> None:
         )
 
 
-def _links(name: str, joining: Joining, turned_away: TurnedAway) -> Links:
+def _links(name: str, joining: Joining, stores: Sequence[Store], turned_away: TurnedAway) -> Links:
     transport = SocketTransport(
         node=name,
         cluster=joining.cluster,
@@ -199,7 +217,7 @@ def _links(name: str, joining: Joining, turned_away: TurnedAway) -> Links:
         advertise=joining.advertise,
         secret=joining.secret,
         tls=joining.tls,
-        pace=Pace(beats_max=joining.lease.beats),
+        pace=Pace(beats_max=min(joining.lease_on(store).beats for store in stores if store.shared)),
         entropy=secrets.token_bytes,
     )
     transport.on_refused = turned_away
@@ -220,7 +238,7 @@ def _node(
         name=name,
         registry=program.registry,
         store=store,
-        clock=FollowedClock(SteadyClock()) if store.shared else SystemClock(),
+        clock=FollowedClock(SteadyClock()) if store.keeps_time else SystemClock(),
         dice=SystemDice(),
         limits=program.limits,
         idle_ms=program.idle_ms,
@@ -229,7 +247,7 @@ def _node(
         sleep_after_turn=paranoid,
         is_client=is_client,
         cluster=joining.cluster,
-        lease=joining.lease,
+        lease=joining.lease_on(store),
         links=links if store.shared else None,
         ticks=time.perf_counter_ns,
     )

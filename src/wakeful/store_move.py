@@ -7,7 +7,7 @@ then is it committed. Whatever stops it before leaves the target as empty as it 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from hashlib import blake2b
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -43,6 +43,15 @@ class MoveProgress(msgspec.Struct, frozen=True):
     table: str
     rows: int
     total: int
+
+
+@runtime_checkable
+class ServerOfSpread(Protocol):
+    """A store that may be one of several servers of a class."""
+
+    async def spread_of(self) -> str:
+        """The class; empty when it is none."""
+        ...
 
 
 Heard = Callable[[MoveProgress], None]
@@ -193,8 +202,15 @@ async def _check_unused(store: Store, *, now: int) -> None:
     await store.open(now=now, readonly=True)
     try:
         alive = await _living(store, now)
+        cls = await store.spread_of() if isinstance(store, ServerOfSpread) else ""
     finally:
         await store.close()
+    if cls:
+        raise Conflict(
+            f"{store.url} is one of several servers of {cls}, and a part of it is elsewhere; `wakeful rebalance` moves what "
+            "is on it to others, one that was added among them",
+            code="move.spread",
+        )
     if alive:
         raise Conflict(
             f"{store.url} is in use by {_names(alive)}; stop it (`wakeful nodes` shows all), then move",

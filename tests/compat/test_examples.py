@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from django.conf import settings
+from django.urls import clear_url_caches
+from django.utils.functional import empty
 
 from tests.compat.test_sockets import Client
 from tests.compat.workers_stage import played
@@ -215,6 +218,8 @@ async def test_a_site_has_pages_code_before_some_and_a_page_for_what_is_not_ther
 
 
 async def test_django_asks_objects() -> None:
+    settings._wrapped = empty  # a test before it may have had a project in this process
+    clear_url_caches()
     async with played(EXAMPLES / "cloudflare_django") as (worker, world):
 
         async def ask(path: str, method: str = "GET") -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.compat.workers_stage import played, write_worker
+from tests.garbage import without_collections
 from wakeful.compat.workers import Request, Response
 from wakeful.compat.workers.html_rewriter import DEPTH_MAX, HTMLRewriter
 from wakeful.compat.workers.html_tokens import ATTRIBUTES_MAX, TOKEN_MAX
@@ -238,10 +239,10 @@ async def test_which_elements_a_selector_means(selector: str, count: int) -> Non
      "p:nth-child(x)", "p:has(b)", "*.a p*", "ns|p", 5, "a" * 100_000 + "+b", "\\" * 99_999],
 )  # fmt: skip
 def test_a_selector_that_is_not_understood_is_named(selector: Any) -> None:
-    begin = time.process_time()
-    with pytest.raises(TypeError, match="selector"):
+    begin = time.thread_time()
+    with without_collections(), pytest.raises(TypeError, match="selector"):
         HTMLRewriter.new().on(selector, {})
-    assert time.process_time() - begin < 1
+    assert time.thread_time() - begin < 1
 
 
 async def test_a_charset_with_one_byte_a_letter_stays_one() -> None:
@@ -316,17 +317,18 @@ async def test_no_page_holds_up_the_others(page: str) -> None:
     async def watch() -> None:
         nonlocal longest
         while not is_over:
-            begin = time.process_time()
+            begin = time.thread_time()
             await asyncio.sleep(0)
-            longest = max(longest, time.process_time() - begin)
+            longest = max(longest, time.thread_time() - begin)
 
-    watching = asyncio.create_task(watch())
-    begin = time.process_time()
-    heard = {"doctype": lambda one: None, "comments": lambda one: None}
-    assert await rewritten(page, ("div > p i", {"text": lambda one: None}), document=heard) == page
-    is_over = True
-    await watching
-    assert time.process_time() - begin < 8
+    with without_collections():
+        watching = asyncio.create_task(watch())
+        begin = time.thread_time()
+        heard = {"doctype": lambda one: None, "comments": lambda one: None}
+        assert await rewritten(page, ("div > p i", {"text": lambda one: None}), document=heard) == page
+        is_over = True
+        await watching
+    assert time.thread_time() - begin < 8
     assert longest < 0.5
 
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
-from itertools import count
 from typing import Any
 
 from wakeful import App, DurableObject, Unavailable, reader
@@ -137,10 +136,10 @@ def key_of(member: Member, prefix: str = "k") -> str:
 def keys_of(member: Member, number: int, prefix: str = "k") -> list[str]:
     assert member.node is not None
     found = []
-    for index in count():
+    for index in range(100_000):
         key = f"{prefix}{index}"
         if shard_of(ObjectId("Cell", key)) in member.node.epochs:
             found.append(key)
             if len(found) == number:
                 return found
-    raise AssertionError
+    raise AssertionError(f"{member.name} owns {len(member.node.epochs)} shards, and {len(found)} of {number} keys")

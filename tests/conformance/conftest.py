@@ -190,8 +190,8 @@ def stage(store_url: str) -> Iterator[Stage]:
         yield stage
 
 
-@pytest.fixture(params=["told", "untold", "postgres"])
-def cluster(request: pytest.FixtureRequest) -> Callable[..., Any]:
+@pytest.fixture(params=["told", "untold", "postgres", "bucket"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Any]:
     """Makes a troupe and its world of three nodes, on every kind of store that several can share.
 
     "told" tells of changes and of dead nodes; "untold" leaves both to scans and leases.
@@ -202,6 +202,8 @@ def cluster(request: pytest.FixtureRequest) -> Callable[..., Any]:
         troupe = Troupe()
         if request.param == "postgres":
             options["store"] = request.getfixturevalue("postgres_schema_url")
+        elif request.param == "bucket":
+            options["store"] = EmulatedBucket().url(cache=tmp_path / "cache")
         else:
             options["listens"] = options["sees"] = request.param == "told"
         troupe.world = troupe.app.world(nodes=nodes, **options)

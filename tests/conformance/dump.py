@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from wakeful.store.bucket.recovery import look
+from wakeful.store.bucket.bootstrap import bring
 from wakeful.store.bucket.storage import Patient
 from wakeful.store.bucket.url import parse_url
 from wakeful.testing import World
@@ -49,7 +49,8 @@ def _sqlite(path: str) -> dict[str, list[tuple[Any, ...]]]:
 def _bucket(url: str) -> dict[str, list[tuple[Any, ...]]]:
     """What somebody finds who has nothing but the bucket."""
     with TemporaryDirectory() as folder:
-        look(Patient(parse_url(url).open(), lambda seconds: None), f"{folder}/copy.db")
+        storage = Patient(parse_url(url).open(), lambda seconds: None)
+        bring(storage, f"{folder}/copy.db", "dump", lambda: 0.0, now=None)
         return _sqlite(f"{folder}/copy.db")
 
 

@@ -1,11 +1,14 @@
 """One clock for the deployment, whatever the machines' own say. On the memory store, whose clock is the world's."""
 
+import asyncio
 import logging
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from tests.conformance.cluster_stage import Troupe, key_of, keys_of
+from tests.conformance.test_cluster_hints import bucket_stage
 from tests.sim.cluster_clients import Door
 from wakeful.jobs.jobs import Jobs
 from wakeful.policy.lease import Lease
@@ -14,6 +17,7 @@ from wakeful.store.protocol import Store
 from wakeful.testing import World
 from wakeful.testing.members import Member
 from wakeful.values.errors import NotRunning
+from wakeful.values.ids import SHARDS
 from wakeful.values.times import to_datetime
 
 HOUR_MS = 3_600_000
@@ -243,3 +247,45 @@ async def test_a_clock_that_is_set_while_a_node_starts_is_followed(monkeypatch: 
         await member.start()
         assert member.node is not None
         assert member.node.membership.joined_at <= world.warp.now()
+
+
+# A bucket has no clock that nodes could follow.
+
+
+async def come_with_a_wrong_clock(world: World, member: Member, ahead_ms: int) -> None:
+    """Set it and start the node, which may wait for half a lease."""
+    member.clock.step(ahead_ms)
+    await asyncio.gather(member.start(), world.advance(seconds=9))
+
+
+@pytest.mark.parametrize("ahead_ms", [3 * HOUR_MS, -3 * HOUR_MS])
+async def test_on_a_bucket_a_node_that_comes_with_a_wrong_clock_takes_nobody_for_dead(
+    tmp_path: Path, ahead_ms: int
+) -> None:
+    _, world = bucket_stage(tmp_path)
+    async with world:
+        wrong, *others = world.members
+        await wrong.stop()
+        await world.advance(seconds=9)
+        claims = [dict(member.node.epochs) for member in others if member.node is not None]
+        await come_with_a_wrong_clock(world, wrong, ahead_ms)
+        assert wrong.node is not None
+        assert wrong.node.membership.others == {member.name for member in others}
+        await world.advance(seconds=30)
+        owned = [dict(member.node.epochs) for member in (wrong, *others) if member.node is not None]
+        assert sum(map(len, owned)) == SHARDS
+        for before, after in zip(claims, owned[1:], strict=True):
+            assert after.items() <= before.items(), "nobody had to take back what was taken away"
+
+
+async def test_on_a_bucket_a_clock_that_is_far_ahead_is_said_when_its_node_comes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, world = bucket_stage(tmp_path)
+    async with world:
+        wrong, *others = world.members
+        await wrong.stop()
+        await come_with_a_wrong_clock(world, wrong, HOUR_MS)
+        said = [record for record in caplog.records if getattr(record, "code", "") == "clock.apart"]
+        assert [record.args[1] for record in said if isinstance(record.args, tuple)] == [one.name for one in others]
+        assert all("about 36" in record.getMessage() for record in said), "seconds, with those since it was renewed"

@@ -6,7 +6,6 @@ import pytest
 
 from tests.conformance.cluster_stage import Cluster
 from wakeful.policy.lease import LEASE_MS
-from wakeful.runtime.membership import ROUND_MS
 
 
 def dead(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -39,7 +38,7 @@ async def test_why_it_is_taken_for_dead_is_said(cluster: Cluster, caplog: pytest
         await world.advance(seconds=2)
         frozen = world.members[1]
         frozen.freeze()
-        await world.advance(milliseconds=LEASE_MS + 4 * ROUND_MS)
+        await world.advance(milliseconds=LEASE_MS + 4 * world.lease.round_ms)
         assert any("its lease is over" in line and "frozen" in line for line in dead(caplog))
         frozen.thaw()
         await world.advance(seconds=10)

@@ -9,7 +9,6 @@ from tests.conformance.cluster_stage import Cluster, Troupe, key_of, keys_of
 from wakeful import Unavailable
 from wakeful.policy.lease import LEASE_MS
 from wakeful.policy.limits import Limits
-from wakeful.runtime.membership import ROUND_MS
 from wakeful.testing.members import Member
 from wakeful.values.errors import DeadlineExceeded
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
@@ -64,7 +63,7 @@ async def test_calls_for_a_frozen_owner_go_on_as_soon_as_another_has_its_objects
         await world.advance(milliseconds=LEASE_MS - 500)  # the connection that was there is given up
         calls.append(asyncio.ensure_future(troupe.at(other, two, deadline="20s").add()))
         assert await asyncio.gather(*calls) == [2, 1]
-        assert world.now() - since <= timedelta(milliseconds=LEASE_MS + 2 * ROUND_MS)
+        assert world.now() - since <= timedelta(milliseconds=LEASE_MS + 2 * world.lease.round_ms)
 
 
 async def test_a_node_cut_off_from_the_store_answers_unavailable_and_rejoins_by_itself(cluster: Cluster) -> None:
@@ -76,7 +75,7 @@ async def test_a_node_cut_off_from_the_store_answers_unavailable_and_rejoins_by_
         lonely.cut_off()
         with pytest.raises(Unavailable):
             await troupe.at(lonely, key).add()
-        await world.advance(milliseconds=LEASE_MS + 2 * ROUND_MS)
+        await world.advance(milliseconds=LEASE_MS + 2 * world.lease.round_ms)
         with pytest.raises(Unavailable):
             await troupe.at(lonely, key).add()
         assert lonely.node is not None
@@ -310,7 +309,7 @@ async def test_the_only_node_left_owns_everything_at_once(cluster: Cluster) -> N
         await world.members[1].stop()
         await world.members[2].stop()
         await world.settle()
-        await world.advance(milliseconds=2 * ROUND_MS)
+        await world.advance(milliseconds=2 * world.lease.round_ms)
         assert epochs(world.members[0]) == SHARDS
         assert await troupe.cell("x").add() == 1
 

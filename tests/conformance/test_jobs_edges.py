@@ -229,6 +229,7 @@ async def test_a_quota_counts_what_lives_in_other_stores_too(stage: Any) -> None
             await desk.jobs.schedule(desk.at("eu/x").work, after=60)
 
 
+@pytest.mark.sources_only("it swaps Node.add_timer, which is called directly by what was compiled with it")
 async def test_a_key_used_up_between_asking_and_inserting_is_said_to_be_taken(stage: Any) -> None:
     desk = Desk(stage)
     async with desk.world() as world:
@@ -310,6 +311,7 @@ async def test_jobs_of_a_class_that_the_program_no_longer_has_can_be_cancelled()
 
 
 @pytest.mark.parametrize("is_same", [True, False])
+@pytest.mark.sources_only("it swaps Node.add_timers, which is called directly by what was compiled with it")
 async def test_many_of_which_one_was_beaten_to_its_key_get_the_job_that_had_it(stage: Any, is_same: bool) -> None:
     """It came and went between asking and inserting: the answer told of a job that would never run."""
     desk = Desk(stage)

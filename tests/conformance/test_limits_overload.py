@@ -126,6 +126,7 @@ async def test_an_event_loop_that_is_late_again_and_again_is_overloaded_once_is_
         assert overload.episodes == 0
 
 
+@pytest.mark.sources_only("it swaps Committer.backlog, which is asked directly by what was compiled with it")
 async def test_a_store_that_does_not_keep_up_is_overload(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async with stage.world() as world:
         overload = world.node.overload

@@ -6,9 +6,9 @@ import pytest
 
 from tests.conformance.desk import Desk
 from wakeful import JobSpec, errors
-from wakeful.store.protocol import Query
+from wakeful.store.protocol import Query, receipt_prefix
 from wakeful.values.errors import OutcomeUnknown, StoreDown
-from wakeful.values.ids import ObjectId
+from wakeful.values.ids import ObjectId, shard_of
 
 
 def lose_next_insert(node: Any, length_ms: int = 5_000, *, times: int = 1) -> None:
@@ -121,6 +121,18 @@ async def test_an_errand_that_comes_again_when_its_job_has_run_brings_nothing(st
         await world.advance(minutes=1)
         assert desk.labels == ["x"]
         assert await world.store.find_timers(Query(limit=10)) == []  # no errand is left
+
+
+async def test_an_errand_is_known_again_when_its_class_has_become_one_of_several_servers(stage: Any) -> None:
+    """Its receipt names the slot from the first, on any store, so that it is the same then, and goes along with it."""
+    desk = Desk(stage, stores={"eu/": "memory:"})
+    async with desk.world() as world:
+        target = ObjectId("Clerk", "eu/1")
+        await desk.do(lambda clerk: clerk.jobs.schedule(desk.at("eu/1").work, "x"))
+        await world.advance(seconds=3)
+        assert desk.labels == ["x"]
+        [receipt] = [id for id in world.node.home(target).store.inner.disk.receipts if "forward:" in id]
+        assert receipt.startswith(receipt_prefix(shard_of(target)))
 
 
 async def test_receipts_do_not_grow(stage: Any) -> None:

@@ -401,6 +401,7 @@ async def test_the_limits_that_were_said_last_hold_and_who_says_none_leaves_them
         assert [one.name for one in await desk.app.queues.list()] == ["q"]
 
 
+@pytest.mark.sources_only("it swaps leave_queue, which is called directly by what was compiled with it")
 async def test_a_place_that_nobody_gave_back_is_found_by_asking(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(stage)
     gauge = Gauge(desk, lasts_s=840)

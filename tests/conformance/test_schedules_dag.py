@@ -187,7 +187,7 @@ async def test_a_crash_before_or_after_any_commit_loses_and_doubles_no_step(stag
     if stage.url != "memory:":
         spots = [(name, n) for name in ("commit.before", "commit.after") for n in (2, 5)]
     else:
-        spots = [(name, n) for name in ("commit.before", "commit.after") for n in range(1, 16)]
+        spots = [(name, n) for name in ("commit.before", "commit.after") for n in range(1, 9)]
     crashes = 0
     for number, (name, n) in enumerate(spots):
         mill = Mill(stage)

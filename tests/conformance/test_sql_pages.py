@@ -81,7 +81,7 @@ async def anew(world: Any) -> None:
 
 
 def is_lazy(world: Any, engine: str) -> bool:
-    return engine == "apsw" and bool(world.node.store.local)
+    return engine == "apsw" and bool(world.node.store.local and not world.node.store.shared)
 
 
 async def test_one_read_wakes_an_object_of_ordinary_size(stage: Any) -> None:

@@ -554,6 +554,7 @@ async def test_what_a_body_asks_for_in_vain_is_refused_with_the_remedy(what: str
         assert ("child.result()" if what == "call" else "the name of a patch") in said
 
 
+@pytest.mark.sources_only("it swaps Activation.submit, which is called directly by what was compiled with it")
 async def test_what_is_too_much_for_one_commit_goes_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settlement, "COMMIT_BYTES", 3_000)
     mill = Mill()

@@ -26,7 +26,11 @@ def watched(mill: Mill, cls: Any = None, key: str = "a") -> tuple[list[Any], Any
         async for value in watch:
             told.append(value)
 
-    return told, watch, asyncio.ensure_future(read())
+    reading = asyncio.ensure_future(read())
+    reading.add_done_callback(
+        lambda done: done.cancelled() or done.exception()
+    )  # of one that nobody awaits: its node ends
+    return told, watch, reading
 
 
 async def test_each_value_comes_as_it_is_published_and_then_the_end(store_url: str) -> None:

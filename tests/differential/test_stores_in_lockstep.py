@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from wakeful.store import MemoryStore, NodeRow, Query, Range, Store
 from wakeful.store.bucket import BucketStore
-from wakeful.store.bucket.recovery import look
+from wakeful.store.bucket.bootstrap import bring
 from wakeful.store.bucket.storage import Patient
 from wakeful.store.postgres import finds as postgres_finds
 from wakeful.store.protocol import Guard, Obstacle, Receipt
@@ -484,7 +484,7 @@ def _plain(answer: Any) -> Any:
 def _check_replayed(store: BucketStore, folder: Path) -> None:
     """Whoever has nothing but the bucket has every row of every table as it is in the local file."""
     copy = str(folder / "copy.db")
-    look(Patient(store.storage, lambda seconds: None), copy)
+    bring(Patient(store.storage, lambda seconds: None), copy, "copy", lambda: 0.0, now=None)
     assert _tables(copy) == _tables(store.path)
 
 

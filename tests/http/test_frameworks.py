@@ -10,7 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
+from django.conf import settings
 from django.urls import clear_url_caches
+from django.utils.functional import empty
 
 from tests.http.client_stage import in_thread
 from wakeful.server import serving
@@ -27,6 +29,7 @@ def loaded(name: str) -> Any:
     assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     clear_url_caches()
+    settings._wrapped = empty  # another test may have given this process those of another program
     spec.loader.exec_module(module)
     return module
 

@@ -1,6 +1,7 @@
 """A TCP proxy in front of a server that can swallow every packet: connections stay open, and nothing passes."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -14,8 +15,10 @@ class Proxy:
     are taken and left without an answer, as by a network that drops packets.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path = path  # of the server's Unix socket
+    def __init__(self, place: str | int) -> None:
+        """The server's Unix socket, or its port on this machine; 0: one that is free now, which is `there`."""
+        self._place = place
+        self.there = 0
         self._open = asyncio.Event()
         self._open.set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -26,6 +29,8 @@ class Proxy:
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
+        if isinstance(self._place, int):
+            self.there = self._place or _free_port()
 
     def cut(self) -> None:
         self._open.clear()
@@ -48,7 +53,10 @@ class Proxy:
         self.connections += 1
         await self._open.wait()
         try:
-            there, back = await asyncio.open_unix_connection(self._path)
+            if isinstance(self._place, str):
+                there, back = await asyncio.open_unix_connection(self._place)
+            else:
+                there, back = await asyncio.open_connection("127.0.0.1", self.there)
         except OSError:
             writer.close()
             return
@@ -69,6 +77,11 @@ class Proxy:
         await self._open.wait()
         with suppress(ConnectionError, OSError):
             sink.write_eof()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 @asynccontextmanager

@@ -12,11 +12,11 @@ from tests.yardstick import PATIENCE_S
 class Stage:
     """Its app, and what was heard from it. Make it inside the event loop: errors that nobody awaited count as wrong."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, **limits: int) -> None:
         self.url = url
         self.book = Book()
         self.acks: list[float] = []
-        self.app, self.tally = make_app(self.note)
+        self.app, self.tally = make_app(self.note, **limits)
         asyncio.get_running_loop().set_exception_handler(
             lambda _, context: self.book.wrong.append(f"{context['message']}: {context.get('exception')!r}")
         )

@@ -18,8 +18,6 @@ import pytest
 
 from tests.live.harness import IS_LONG
 from wakeful import App, DurableObject
-from wakeful.store import open_url
-from wakeful.values.errors import FileOwned
 
 ACCOUNT = "devstoreaccount1"
 # Azurite's own, in its documentation: it opens nothing but a test server.
@@ -80,10 +78,7 @@ def _make_container(url: str, name: str) -> None:
     raise AssertionError("Azurite does not answer")
 
 
-async def test_what_is_acknowledged_is_in_the_container(
-    endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", KEY)
+def _program() -> tuple[App, type]:
     app = App()
 
     @app.object
@@ -92,14 +87,45 @@ async def test_what_is_acknowledged_is_in_the_container(
             self.storage.put("n", n := await self.storage.get("n", 0) + 1)
             return n
 
+    return app, Counter
+
+
+async def test_what_is_acknowledged_is_in_the_container(
+    endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", KEY)
+    app, counter = _program()
+
     def url(machine: str) -> str:
         return f"az://town/app?endpoint={endpoint}&account={ACCOUNT}&cache={tmp_path}/{machine}"
 
     for round in range(3):  # each on a machine that has nothing but the container
         async with app.run(url(f"{round}")):
             for n in range(4):
-                added = await asyncio.gather(*(app.get(Counter, f"{key}").add() for key in range(32)))
+                added = await asyncio.gather(*(app.get(counter, f"{key}").add() for key in range(32)))
                 assert added == [4 * round + n + 1] * 32
-            if round == 1:
-                with pytest.raises(FileOwned, match="is owned by process"):
-                    await open_url(url("other")).open(now=0)
+
+
+async def test_two_machines_write_one_container_and_one_has_what_the_other_leaves(
+    endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", KEY)
+    programs = [_program() for _ in range(2)]
+
+    def url(machine: int) -> str:
+        return f"az://town/pair?endpoint={endpoint}&account={ACCOUNT}&cache={tmp_path}/{machine}"
+
+    (first, cell), (second, same) = programs
+    async with second.run(url(2)) as left:
+        async with first.run(url(1)) as gone:
+            while not 100 < len(left.epochs) < 156:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+            for n in range(4):
+                both = [(first, cell), (second, same)]
+                added = await asyncio.gather(
+                    *(app.get(kind, f"{key}").add() for key in range(32) for app, kind in both)
+                )
+                assert sorted(added) == [2 * n + 1] * 32 + [2 * n + 2] * 32
+            assert gone.epochs
+        assert [await second.get(same, f"{key}").add() for key in range(32)] == [9] * 32
+        assert len(left.epochs) == 256

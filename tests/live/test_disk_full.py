@@ -12,12 +12,13 @@ from tests.live.programs.tally import Load
 from tests.live.stage import Stage
 
 FILLS = 3
+WAIT_MS = 3_000  # the first commit that fails may be an alarm's, and then every caller waits for so long
 
 
 @pytest.mark.parametrize("kind", [tmpfs, quota])
 async def test_full_disk_refuses_and_resumes(kind: type, tmp_path: Path) -> None:
     with kind(tmp_path / "disk") as disk:
-        stage = Stage(f"sqlite:{disk.folder}/live.db")
+        stage = Stage(f"sqlite:{disk.folder}/live.db", store_wait_ms=WAIT_MS)
         async with stage.app.run(stage.url) as node:
             load = Load(stage.app, stage.tally, stage.note, run="d", pause_s=0.01)
             load.start(4)
@@ -41,7 +42,7 @@ async def test_full_disk_refuses_and_resumes(kind: type, tmp_path: Path) -> None
 
 async def test_stop_on_a_full_disk_is_clean_and_the_next_start_goes_on(tmp_path: Path) -> None:
     with quota(tmp_path / "disk") as disk:
-        stage = Stage(f"sqlite:{disk.folder}/live.db")
+        stage = Stage(f"sqlite:{disk.folder}/live.db", store_wait_ms=WAIT_MS)
         async with stage.app.run(stage.url):
             load = Load(stage.app, stage.tally, stage.note, run="s", pause_s=0.01)
             load.start(4)

@@ -101,7 +101,7 @@ async def test_the_log_says_once_that_a_table_is_locked_and_not_that_the_store_c
     postgres_schema_url: str,
 ) -> None:
     """Each statement that ran out of time was an outage: store.down and store.up, for as long as the lock was held."""
-    with fleet(f"{postgres_schema_url}&timeout=4s", 1, "--http", "127.0.0.1:0") as [member]:
+    with fleet(f"{postgres_schema_url}&timeout=6s", 1, "--http", "127.0.0.1:0") as [member]:
         await answers(member, 200)
         async with app.connect(postgres_schema_url):
             async with holding(postgres_schema_url, READS, "objects") as pid:

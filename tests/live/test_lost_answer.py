@@ -20,6 +20,7 @@ class Swallowing(Proxy):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
+        self._path = path
         self.swallowed = 0
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

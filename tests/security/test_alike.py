@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from tests.garbage import without_collections
 from wakeful.http.asks import read_msgpack
 from wakeful.http.problems import Problem
 from wakeful.operations.arguments import Signature
@@ -58,11 +59,13 @@ HOSTILE: dict[str, Any] = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_arguments_that_hash_alike_are_refused(name: str) -> None:
     signature = Signature("Takes", name, getattr(Takes, name))
-    begun = time.process_time()
-    with pytest.raises(BadValue, match="more than 64 different members with the same hash") as caught:
-        signature.read([HOSTILE[name]])
+    with without_collections():
+        begun = time.thread_time()
+        with pytest.raises(BadValue, match="more than 64 different members with the same hash") as caught:
+            signature.read([HOSTILE[name]])
+        took_s = time.thread_time() - begun
     assert caught.value.code == "value.alike"
-    assert time.process_time() - begun < 4
+    assert took_s < 4
 
 
 @pytest.mark.parametrize("number", [_SET, _FROZENSET])
@@ -77,11 +80,13 @@ def test_so_are_the_keys_of_a_dict_in_msgpack() -> None:
 
 def _refused(value: Any) -> None:
     body = VERSION + _encoder.encode([[value], {}])
-    begun = time.process_time()
-    with pytest.raises(Problem) as caught:
-        read_much(body)
+    with without_collections():
+        begun = time.thread_time()
+        with pytest.raises(Problem) as caught:
+            read_much(body)
+        took_s = time.thread_time() - begun
     assert caught.value.code == "value.alike"
-    assert time.process_time() - begun < 4
+    assert took_s < 4
 
 
 def test_what_programs_have_passes() -> None:
@@ -117,11 +122,13 @@ def a_map(keys: list[bytes]) -> bytes:
 def test_keys_that_are_lists_are_counted_before_they_are_keys(around: bytes) -> None:
     """Lists of five of eight numbers that hash alike: 32,768 keys with one hash, in bytes that the decoder itself reads."""
     body = VERSION + around + a_map(KEYS)
-    begun = time.process_time()
-    with pytest.raises(Problem, match="a map of 2000 pairs") as caught:
-        read_much(body)
+    with without_collections():
+        begun = time.thread_time()
+        with pytest.raises(Problem, match="a map of 2000 pairs") as caught:
+            read_much(body)
+        took_s = time.thread_time() - begun
     assert caught.value.code == "value.keys"
-    assert time.process_time() - begun < 1
+    assert took_s < 1
 
 
 def test_short_maps_and_plain_keys_stay_as_they_are() -> None:

@@ -1,8 +1,9 @@
-"""Several processes that all want one prefix, take it from each other, are killed and go on, from a seed.
+"""Several nodes that write to one prefix, are killed, stand still and go on, from a seed.
 
-Nobody waits for anybody here: each takes over whoever lives, at any moment. So what is tested is not the lease but what
-makes it safe to be wrong about it. They are threads of which one runs at a time, and which one is next is drawn whenever
-one of them asks the bucket for something.
+They are threads of which one runs at a time, and which one is next is drawn whenever one of them asks the bucket for
+something; a second passes with each request. Slots are removed soon here, so that who stood still meets places that are
+free again. Each has a clock of its own, which goes at its own rate from anywhere, and jumps ahead as that of a machine that
+slept; answers come long after what they say was done, creates arrive when others have long gone on, and lists lag behind.
 
     python -m tests.sim.bucket_life --seeds 1000
 """
@@ -14,24 +15,31 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
+from unittest import mock
 
-from wakeful.store.bucket import owners, recovery
-from wakeful.store.bucket.log import SealedLog, SessionLog
+from wakeful.store.bucket import shared_log, snapshots
+from wakeful.store.bucket.bootstrap import bring, remove_file
 from wakeful.store.bucket.position import move
 from wakeful.store.bucket.recorder import Recorder
+from wakeful.store.bucket.replica import Replica
+from wakeful.store.bucket.shared_log import FellBehind, SharedLog
 from wakeful.store.bucket.snapshots import Snapshots
 from wakeful.store.bucket.storage import ObjectStorage, Patient
 from wakeful.testing.buckets import EmulatedBucket
-from wakeful.values.errors import FileOwned, StoreDown
+from wakeful.values.errors import OutcomeUnknown, StoreDown
 
 A = TypeVar("A")
 T = TypeVar("T")
-ROUNDS = 7  # lives of each process
-STEPS_MAX = 60_000
+ROUNDS = 5  # lives of each node
+STEPS_MAX = 120_000
+PROOF_S, KEPT_S = 20.0, 150  # instead of 15 s and an hour
+# What may be left out, to see that it is what a mistake is found by.
+FAULTS = frozenset({"clocks", "late answers", "late creates", "late lists"})
+RATES = (0.18, 0.18, 1.0, 2.0)  # of a clock: to be as wrong as `KEPT_S` to `PROOF_S` would be too much
 
 
 class Killed(BaseException):
@@ -46,16 +54,24 @@ class Baton:
         self._turns: dict[threading.Thread, threading.Semaphore] = {}
         self._main = threading.Semaphore(0)
         self.steps = 0
+        self._asleep: dict[threading.Thread, int] = {}  # until which step
 
-    def run(self, lives: Sequence[Callable[[], None]]) -> None:
-        for life in lives:
-            thread = threading.Thread(target=self._live, args=(life,), daemon=True)
+    def sleep(self, steps: int) -> None:
+        """Stand still, while the others go on."""
+        self._asleep[threading.current_thread()] = self.steps + steps
+
+    def run(self, lives: Mapping[str, Callable[[], None]]) -> None:
+        for name, life in lives.items():
+            thread = threading.Thread(target=self._live, args=(life,), name=name, daemon=True)
             self._turns[thread] = threading.Semaphore(0)
             thread.start()
         while self._turns:
             self.steps += 1
             assert self.steps < STEPS_MAX, "they go round in circles"
-            self._dice.choice(list(self._turns.values())).release()
+            awake = [one for thread, one in self._turns.items() if self._asleep.get(thread, 0) <= self.steps]
+            if not awake:
+                continue
+            self._dice.choice(awake).release()
             self._main.acquire()
 
     def rest(self) -> None:
@@ -75,11 +91,32 @@ class Baton:
             self._main.release()
 
 
+class Clock:
+    """A machine's own, which is never set back; `dice` make it wrong."""
+
+    def __init__(self, true_s: Callable[[], int], dice: random.Random | None) -> None:
+        self._true_s = true_s
+        self._dice = dice
+        self._rate = dice.choice(RATES) if dice is not None else 1.0
+
+    def begin(self) -> Callable[[], float]:
+        """As one process has it, from anywhere on. Now and then it says that the machine slept."""
+        ahead = self._dice.uniform(0, 10**6) if self._dice is not None else 0.0
+
+        def seconds() -> float:
+            nonlocal ahead
+            if self._dice is not None and self._dice.random() < 0.001:
+                ahead += 3 * KEPT_S
+            return ahead + self._true_s() * self._rate
+
+        return seconds
+
+
 class OneByOne(Patient):
     """A process has one thread here, and asks in any order."""
 
     def __init__(self, storage: ObjectStorage, wait: Callable[[float], object], dice: random.Random) -> None:
-        super().__init__(storage, wait, tries=40)
+        super().__init__(storage, wait, tries=60)
         self._dice = dice
 
     def each(self, ask: Callable[[A], T], what: Sequence[A]) -> list[T]:
@@ -92,41 +129,75 @@ class OneByOne(Patient):
 class BucketLife:
     """One seed."""
 
-    def __init__(self, seed: int, folder: Path) -> None:
+    def __init__(self, seed: int, folder: Path, faults: Collection[str] = FAULTS) -> None:
         self.seed = seed
         self.dice = random.Random(seed)
         self.folder = folder
+        more = random.Random(f"{seed} more")
+        if len(faults) > 1:  # each seed has some
+            faults = {fault for fault in sorted(faults) if more.random() < 0.5}
+        self.clocks = {
+            name: Clock(lambda: self.baton.steps, more if "clocks" in faults else None)
+            for name in ("a", "b", "c", "last")
+        }
+        self.late_odds = more.choice([0.1, 0.3]) if "late answers" in faults else 0.0
+        self.tired: set[str] = set()  # whose answer came late: a machine that stands still does so more than once
+        late_lists = more.choice([300, 600]) if "late lists" in faults else 0
+        stray_max = more.choice([200, 600]) if "late creates" in faults else 11
         self.bucket = EmulatedBucket(
             seed=seed,
             refused=self.dice.choice([0.0, 0.03]),
-            lost=self.dice.choice([0.0, 0.03, 0.1]),
-            late_lists=self.dice.choice([0, 0, 40]),
+            lost=max(0.1 if "late creates" in faults else 0.0, self.dice.choice([0.0, 0.03, 0.1])),
+            late_lists=max(late_lists, self.dice.choice([0, 0, 40])),
+            stray_max=stray_max,
         )
         self.baton = Baton(self.dice)
+        self.bucket.clock = lambda: self.baton.steps * 1_000
         self.kill_odds = self.dice.choice([0.0, 0.001, 0.004])
+        # Somebody who stands still, while others write and remove what is old; or hardly anybody.
+        is_sleepy = self.dice.random() < 0.5
+        self.freeze_odds = {"a": 0.04} if is_sleepy else dict.fromkeys("abc", self.dice.choice([0.0, 0.004]))
+        self.snapshot_odds = 0.3 if is_sleepy else 0.05
         self.acknowledged: list[str] = []
         self.written: set[str] = set()  # whatever was tried
-        self.seen: dict[int, set[str]] = {}  # what each session found when it had taken over
+        self.refused: set[str] = set()  # of which it was said that it was not done
         self.failures: list[BaseException] = []
-        self.takes = self.kills = self.snapshots = self.fenced = 0
+        self.late = 0  # answers
+        self.starts = self.kills = self.freezes = self.snapshots = self.losses = self.behind = self.unknown = 0
 
     def run(self) -> "BucketLife":
         """To the end, and then what is left is looked at by one more."""
-        self.bucket.on_request = self._on_request
+        self.bucket.on_request, self.bucket.on_answer = self._on_request, self._on_answer
         names = ["a", "b", "c"][: self.dice.choice([2, 3])]
-        self.baton.run([lambda name=name: self._process(name) for name in names])  # type: ignore[misc]
-        self.bucket.on_request = lambda verb, key: None
-        if self.failures:
-            raise self.failures[0]
-        self.bucket.refused = self.bucket.lost = 0.0
-        self._take("last", "last-0")
+        with mock.patch.object(shared_log, "PROOF_S", PROOF_S), mock.patch.object(snapshots, "KEPT_S", KEPT_S):
+            self.baton.run({name: lambda name=name: self._process(name) for name in names})  # type: ignore[misc]
+            self.bucket.on_request = self.bucket.on_answer = lambda verb, key: None
+            if self.failures:
+                raise self.failures[0]
+            self.bucket.refused = self.bucket.lost = 0.0
+            self._judge(self._start("last", "last")[0])
         return self
 
     def _on_request(self, verb: str, key: str) -> None:
+        is_one_of_them = threading.current_thread() is not threading.main_thread()
+        if is_one_of_them and self.dice.random() < self.freeze_odds.get(threading.current_thread().name, 0.0):
+            self.freezes += 1
+            self.baton.sleep(self.dice.choice([50, 400, 800]))
+        elif threading.current_thread().name in self.tired:
+            self.tired.discard(threading.current_thread().name)
+            self.baton.sleep(self.dice.randint(5, 60))
         self.baton.rest()
-        is_killable = self.kill_odds and threading.current_thread() is not threading.main_thread()
-        if is_killable and self.dice.random() < self.kill_odds:
+        if is_one_of_them and self.kill_odds and self.dice.random() < self.kill_odds:
             raise Killed
+
+    def _on_answer(self, verb: str, key: str) -> None:
+        """It was done; the others go on before that is heard."""
+        is_one_of_them = threading.current_thread() is not threading.main_thread()
+        if is_one_of_them and self.late_odds and verb == "create" and self.dice.random() < self.late_odds:
+            self.late += 1
+            self.tired.add(threading.current_thread().name)
+            self.baton.sleep(self.dice.randint(20, 2 * KEPT_S))
+            self.baton.rest()
 
     def _process(self, name: str) -> None:
         try:
@@ -135,63 +206,83 @@ class BucketLife:
                     self._life(name, f"{name}-{life}")
                 except Killed:
                     self.kills += 1
-                except SealedLog:
-                    self.fenced += 1
-                except (StoreDown, FileOwned):
+                except FellBehind:
+                    self.behind += 1
+                except OutcomeUnknown:
+                    self.unknown += 1
+                except StoreDown:
                     pass  # it begins anew
         except BaseException as error:
             self.failures.append(error)
 
     def _life(self, name: str, token: str) -> None:
-        path, log, snapshots = self._take(name, token)
-        for n in range(self.dice.choice([0, 1, 5, 30])):
+        path, log, made = self._start(name, token)
+        for n in range(self.dice.choice([1, 5, 15])):
             self._write(path, log, f"{token}-{n}")
-            if self.dice.random() < 0.15:
-                snapshots.make(path)
+            if self.dice.random() < self.snapshot_odds and made.make(path) is not None:
                 self.snapshots += 1
 
-    def _take(self, name: str, token: str) -> tuple[str, SessionLog, Snapshots]:
+    def _start(self, name: str, token: str) -> tuple[str, SharedLog, Snapshots]:
         storage = OneByOne(self.bucket, lambda seconds: self.baton.rest(), self.dice)
         path = str(self.folder / f"{name}.db")
         if self.dice.random() < 0.3:
-            recovery.remove_file(path)
-        owner = owners.take(storage, token, now=0, lease_s=0)
-        found = recovery.recover(storage, owner.number, path, token, now=0)
-        before = list(self.acknowledged)  # by then: while it makes its first snapshot it may be overtaken itself
-        snapshots = Snapshots(storage, owner.number)
-        if found.snapshot is None:
-            snapshots.make(path)
-        self.takes += 1
-        with closing(sqlite3.connect(path)) as db:
-            there = {id for (id,) in db.execute("SELECT id FROM receipts")}
-        lost = [id for id in before if id not in there]
-        assert not lost, f"seed {self.seed}: session {owner.number} lacks {lost}, which were acknowledged"
-        assert there <= self.written, f"seed {self.seed}: {there - self.written} were never written"
-        self.seen[owner.number] = there
-        return path, SessionLog(storage, owner.number, token), snapshots
+            remove_file(path)
+        before = list(self.acknowledged)
+        found = bring(storage, path, token, self.clocks[name].begin(), now=0)
+        self.starts += 1
+        lost = [id for id in before if id not in self._rows(path)]
+        assert not lost, f"seed {self.seed}: {token} lacks {lost}, which were acknowledged"
+        return path, found.log, Snapshots(storage, token, found.snapshot.number)
 
-    def _write(self, path: str, log: SessionLog, id: str) -> None:
-        """As the store's writer does it: into the bucket, then into the file, then it is acknowledged."""
+    def _write(self, path: str, log: SharedLog, id: str) -> None:
+        """As the store's writer does it: what is written depends on all that came before; then it is acknowledged."""
         self.written.add(id)
-        with closing(sqlite3.connect(path, isolation_level=None)) as db:
-            recorder = Recorder(db)
-            recorder.begin()
-            recorder.open_piece()
-            recorder.execute("INSERT INTO receipts (id, number, answer, expires_at) VALUES (?, ?, NULL, 0)", (id, 1))
-            recorder.keep_piece()
-            log.append(recorder.statements)
-            move(db, log.session, log.slot)
-            db.execute("COMMIT")
-        for session, there in self.seen.items():
-            assert session <= log.session or id in there, (
-                f"seed {self.seed}: {id} was acknowledged in session {log.session} after session {session} had begun without it"
-            )
+        with closing(sqlite3.connect(path, isolation_level=None)) as db, closing(Replica(path)) as replica:
+            while True:
+                recorder = Recorder(db)
+                recorder.begin()
+                recorder.open_piece()
+                [place] = recorder.execute("SELECT count(*) FROM receipts").fetchone()
+                recorder.execute(
+                    "INSERT INTO receipts (id, number, answer, expires_at) VALUES (?, ?, NULL, 0)", (id, place)
+                )
+                recorder.keep_piece()
+                try:
+                    is_in = log.append(recorder.statements)
+                except OutcomeUnknown:
+                    raise
+                except StoreDown:
+                    self.refused.add(id)
+                    raise
+                if is_in:
+                    move(db, log.slot)
+                    db.execute("COMMIT")
+                    break
+                db.execute("ROLLBACK")
+                self.losses += 1
+                found, _ = log.read()
+                replica.apply(found)
+                log.advance(found)
         self.acknowledged.append(id)
 
+    def _judge(self, path: str) -> None:
+        there = self._rows(path)
+        assert there.keys() <= self.written, f"seed {self.seed}: {there.keys() - self.written} were never written"
+        assert not there.keys() & self.refused, (
+            f"seed {self.seed}: {there.keys() & self.refused} are there, and were said not to be"
+        )
+        assert sorted(there.values()) == list(range(len(there))), (
+            f"seed {self.seed}: somebody wrote without knowing what came before: {there}"
+        )
 
-def run_bucket_life(seed: int) -> BucketLife:
+    def _rows(self, path: str) -> dict[str, int]:
+        with closing(sqlite3.connect(path)) as db:
+            return dict(db.execute("SELECT id, number FROM receipts").fetchall())
+
+
+def run_bucket_life(seed: int, faults: Collection[str] = FAULTS) -> BucketLife:
     with tempfile.TemporaryDirectory() as folder:
-        return BucketLife(seed, Path(folder)).run()
+        return BucketLife(seed, Path(folder), faults).run()
 
 
 def main() -> None:
@@ -199,7 +290,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--from", dest="first", type=int, default=0)
     asked = parser.parse_args()
-    totals: dict[str, int] = dict.fromkeys(("takes", "kills", "snapshots", "fenced", "acknowledged"), 0)
+    totals: dict[str, int] = dict.fromkeys(
+        ("starts", "kills", "freezes", "late", "snapshots", "losses", "behind", "unknown", "acknowledged"), 0
+    )
     failed: list[int] = []
     began = time.monotonic()
     for seed in range(asked.first, asked.first + asked.seeds):

@@ -1,22 +1,27 @@
 """Does everything still hold when nodes die, freeze, part, restart and mistake the time?
 
-One seed is the life of a cluster of three to five nodes on one memory disk: callers at every node book, arm, schedule
+One seed is the life of a cluster of three to five nodes on one memory disk, or on a bucket: callers at every node book, arm, schedule
 and cancel, while seeded troubles overlap. Then all is healed, and `cluster_invariants.py` says what must be true.
 
     python -m tests.sim.cluster_simulation --seeds 1000 --from 0
+    python -m tests.sim.cluster_simulation --seeds 100 --store bucket
 """
 
 import argparse
 import asyncio
 import random
 import sys
+import tempfile
 import time
 from collections.abc import Coroutine, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, Literal
+from unittest.mock import patch
 
+from tests.sim.cluster_bucket import BucketClusterWorld
 from tests.sim.cluster_clients import Clients
 from tests.sim.cluster_disk import ClusterWorld, Umpire
 from tests.sim.cluster_invariants import Books, check_any_time, check_owners, check_quiet, check_ticks
@@ -26,7 +31,9 @@ from tests.sim.many import add_options, run_many, verdict
 from tests.sim.simulation import quietly
 from wakeful.policy.limits import Limits
 from wakeful.runtime.deployment_clock import FollowedClock
+from wakeful.store.bucket import storage
 from wakeful.store.protocol import Query
+from wakeful.testing.buckets import EmulatedBucket
 from wakeful.testing.faults import Lags
 from wakeful.testing.members import Member
 from wakeful.values.errors import Conflict, DeadlineExceeded, Unavailable
@@ -53,6 +60,11 @@ TROUBLES = {
     "sleep": 4,
     "kill all": 1,
 }
+# On a bucket each node goes by its own clock, so how wrong that is is how early it may begin; and nobody may be taken for
+# dead because of it, which is seen where nobody dies.
+CLOCKS_ONLY = {"none": 3, "drift": 6, "step": 14, "deaf": 2, "sleep": 2, "slow wire": 3}
+STRAY_MAX = 300  # requests, of which a create that comes late is behind: then others have long gone on
+LOST = 0.02  # of all answers of a bucket
 DRIFTS = (1.001, 0.999, 1.01, 0.99, 1.3, 0.7)
 LEASES = ("5s", "5s", "5s", "5s", "5s", "5s", "2s", "3s", "10s", "15s")  # of the whole cluster
 USUAL_MS = (
@@ -84,8 +96,11 @@ class Report:
 class ClusterSimulation:
     """One seed: its nodes, its callers, its troubles."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, bucket: EmulatedBucket | None = None, folder: Path = Path()) -> None:
         self.seed = seed
+        self.bucket = bucket
+        self.is_unhurt = bucket is not None and seed % 4 == 0
+        self.troubles = CLOCKS_ONLY if self.is_unhurt else TROUBLES
         self.dice = dice = random.Random(seed)
         self.witness = witness = Witness(random.Random(seed + 1))
         app, self.cls = make_cluster_app(witness)
@@ -100,15 +115,19 @@ class ClusterSimulation:
             group_commits=dice.choice((1, 1_000)),
             awake_objects=dice.choice((2, 1_000, 1_000)),
         )
-        self.world = ClusterWorld(
-            app,
-            seed=seed,
-            nodes=self.count,
-            listens=self.listens,
-            sees=sees,
-            sleep_after_turn=dice.random() < 0.2,
-            limits=limits,
-            lease=random.Random(seed + 3).choice(LEASES),
+        more: dict[str, Any] = {
+            "seed": seed,
+            "nodes": self.count,
+            "listens": self.listens,
+            "sees": sees,
+            "sleep_after_turn": dice.random() < 0.2,
+            "limits": limits,
+            "lease": random.Random(seed + 3).choice(LEASES),
+        }
+        self.world = (
+            ClusterWorld(app, **more)
+            if bucket is None
+            else BucketClusterWorld(app, bucket=bucket, folder=folder, **more)
         )
         self.umpire = self.world.umpire = Umpire(witness.complain)
         if dice.random() < 0.4:
@@ -116,11 +135,13 @@ class ClusterSimulation:
         self.keys = [f"k{number}" for number in range(dice.choice((4, 8)))]
         self.clients = Clients(self.world, self.cls, self.keys, witness, dice)
         self.deaths = 0
+        self.is_deaf = self.umpire.is_deaf = bucket is not None and random.Random(seed + 4).random() < 0.3  # to the end
+        self._off_ms = 0
         self._rates: dict[int, float] = {}  # of each member's clock: the worst it has been
         self._doors: dict[int, asyncio.Lock] = {}  # a process starts and stops one after the other
         self._healing: dict[asyncio.Task[None], None] = {}
         witness.now = self.world.now_ms
-        witness.kill = self._kill_named
+        witness.kill = self._kill_named if not self.is_unhurt else lambda name: None
         witness.slack_ms = self._slack_ms
 
     async def run(self) -> Report:
@@ -130,8 +151,10 @@ class ClusterSimulation:
             async with self.world:
                 for member in self.world.members:
                     self._rates[member.number], self._doors[member.number] = 1.0, asyncio.Lock()
+                epochs = await self._shared_out() if self.is_unhurt else {}
                 for _ in range(self.dice.randint(4, 11)):
                     await self._step()
+                self._check_hands(epochs)
                 await self._heal()
                 await self._check_quiet()
         finally:
@@ -155,7 +178,7 @@ class ClusterSimulation:
 
     async def _step(self) -> None:
         self.clients.burst()
-        trouble = self.dice.choices(list(TROUBLES), list(TROUBLES.values()))[0]
+        trouble = self.dice.choices(list(self.troubles), list(self.troubles.values()))[0]
         member = self.dice.choice(self.world.members)
         self.witness.note(f"trouble: {trouble} {member.name}")
         await self._make(trouble, member)
@@ -185,6 +208,9 @@ class ClusterSimulation:
             member.faults.fail_commit(dice.randint(0, 3), when=when)
         elif trouble == "fail late":
             self.umpire.late = dice.choice((1, 2, 4))
+            if self.bucket is not None:
+                self.bucket.lost, self.bucket.stray_max = 0.3, STRAY_MAX
+                self._later(self._arrive(dice.choice((1, 4, 9))))
         elif trouble == "lag":
             member.faults.lag = Lags(dice)
             self.clients.jobs_at(member, dice.choice((1, 4, 8)))
@@ -201,15 +227,18 @@ class ClusterSimulation:
             self._later(self._reach(member.name, None, dice.choice((1, 5, 14))))
         elif trouble == "drift":
             rate = dice.choice(DRIFTS)
+            self._note_clocks()
             member.clock.drift(rate)
             self._rates[member.number] = max(self._rates[member.number], abs(rate - 1) + 1)
         elif trouble == "step":
-            member.clock.step(dice.choice((-3_600_000, 3_600_000, -40, 40, 700)))
+            far_ms = 3_600_000 if self.bucket is None else 60_000  # what it sets is due when it is due by that clock
+            member.clock.step(dice.choice((-far_ms, far_ms, -40, 40, 700)))
+            self._note_clocks()
         elif trouble == "drain" and member.node is not None:
             await world.glimpse.drain(member.name, True)
             self._later(self._undrain(member.name, dice.choice((1, 6))))
         elif trouble == "deaf":
-            self.umpire.is_deaf = True
+            self.umpire.is_deaf = True  # hints are lost
             self._later(self._hear(dice.choice((2, 8))))
         elif trouble == "sleep" and member.node is not None:
             member.node.hibernation.sleep_all()
@@ -246,7 +275,21 @@ class ClusterSimulation:
 
     async def _hear(self, after_s: float) -> None:
         await asyncio.sleep(after_s)
-        self.umpire.is_deaf = False
+        self.umpire.is_deaf = self.is_deaf
+
+    async def _arrive(self, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        self._calm_bucket()
+
+    def _calm_bucket(self) -> None:
+        if self.bucket is not None:
+            self.bucket.lost, self.bucket.stray_max = LOST, 11
+
+    def _note_clocks(self) -> None:
+        """How wrong they are, and were."""
+        now = self.world.now_ms()
+        for member in self.world.members:
+            self._off_ms = max(self._off_ms, abs(member.clock.now() - now))
 
     async def _restart(self, member: Member, after_s: float) -> None:
         """A clean stop, and a start later; a kill may come in between, or while it starts."""
@@ -302,7 +345,8 @@ class ClusterSimulation:
         """Nothing goes wrong any more; wait until the cluster is whole and everybody has an answer."""
         world = self.world
         self.witness.note("healing")
-        self.umpire.late, self.umpire.is_deaf = 0, False
+        self.umpire.late, self.umpire.is_deaf = 0, self.is_deaf
+        self._note_clocks()
         self.witness.is_safe = True
         world.network.heal()
         world.network.slow(None)
@@ -312,6 +356,9 @@ class ClusterSimulation:
             member.thaw()
             member.reconnect()
             member.clock.drift(1.0)
+            if self.bucket is not None:
+                member.clock.step(world.now_ms() - member.clock.now())
+        self._calm_bucket()
         for _ in range(HEAL_S * 10):
             for member in world.members:
                 if member.node is None and not self._healing:
@@ -327,6 +374,21 @@ class ClusterSimulation:
             await asyncio.wait(list(self.clients.tasks), timeout=ANSWER_S)
         if self.clients.tasks:
             raise Violation(f"never answered: {list(self.clients.tasks.values())}")
+
+    async def _shared_out(self) -> dict[int, int]:
+        """The epochs of all shards, once each node has its part."""
+        for _ in range(HEAL_S * 10):
+            await asyncio.sleep(0.1)
+            sizes = [len(member.node.epochs) for member in self.world.members if member.node is not None]
+            if self._is_whole() and max(sizes) - min(sizes) <= 1:
+                return {row.shard: row.epoch for row in self.world.disk.shards.values()}
+        raise Violation("the shards were never shared out")
+
+    def _check_hands(self, epochs: dict[int, int]) -> None:
+        """Nobody died, so nothing changed hands."""
+        moved = [row for row in self.world.disk.shards.values() if epochs.get(row.shard, row.epoch) != row.epoch]
+        if moved:
+            raise Violation(f"{len(moved)} shards changed hands though nobody died: {moved[:3]}")
 
     def _is_whole(self) -> bool:
         try:
@@ -348,7 +410,7 @@ class ClusterSimulation:
         ]
         for fact in facts:
             self.clients.start(self.clients._schedule(fact, [], False), f"job {fact.token}")
-        await asyncio.sleep(QUIET_S)
+        await asyncio.sleep(QUIET_S + (self._off_ms / 1_000 if self.bucket is not None else 0))
         for fact in facts:
             late_ms = self.witness.ran_at.get(fact.token, fact.due_at + 10**9) - fact.due_at
             if not fact.is_acked or late_ms > PROMPT_MS:
@@ -373,10 +435,13 @@ class ClusterSimulation:
         check_any_time(Books(self.world.disk), self.clients.journal, self.witness)
 
     def _slack_ms(self, name: str) -> float:
-        """How much too early that node may believe it is: what its measurement says, and what its clock gains until the next.
+        """How much too early that node may believe it is: on a bucket how wrong its own clock is. Else what its measurement says, and what its clock gains until the next.
 
         That one is late when the store is: but not by more than the lease, since nothing begins without one.
         """
+        if self.bucket is not None:
+            self._note_clocks()
+            return 2 * self._off_ms + 30  # one set it ahead, and another one is ahead of that
         for member in self.world.members:
             if member.name == name:
                 clock = member.node.clock if member.node is not None else None
@@ -390,19 +455,28 @@ class ClusterSimulation:
         self.witness.complain(f"unheard: {context.get('message')}: {context.get('exception')!r}")
 
 
-def run_cluster_seed(seed: int) -> Report:
+def run_cluster_seed(seed: int, store: str = "memory") -> Report:
     """Simulate one seed to its end; `Violation` if a promise broke."""
 
-    async def inside() -> Report:
+    async def inside(*where: Any) -> Report:
         with quietly():
-            return await ClusterSimulation(seed).run()
+            return await ClusterSimulation(seed, *where).run()
 
-    return asyncio.run(inside())
+    if store == "memory":
+        return asyncio.run(inside())
+    bucket = EmulatedBucket(seed=seed, lost=LOST, refused=0.02, late_lists=30)
+    with (
+        tempfile.TemporaryDirectory(prefix="wakeful-sim-") as folder,
+        patch.object(storage, "REST_S", 0.001),
+    ):  # which is real time
+        return asyncio.run(inside(bucket, Path(folder)))
 
 
-def failure(seed: int, violation: BaseException) -> str:
+def failure(seed: int, violation: BaseException, store: str = "memory") -> str:
     """What to print when a seed fails: what broke, and how to see it again."""
     command = f"python -m tests.sim.cluster_simulation --seeds 1 --from {seed}"
+    if store != "memory":
+        return f"seed {seed}: {violation}\n  replay: {command} --store {store}"
     return f"seed {seed}: {violation}\n  replay: make sim-cluster SEEDS=1 FROM={seed}   (or: {command})"
 
 
@@ -410,19 +484,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run many seeds; 1 when any failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim.cluster_simulation", description=__doc__)
     add_options(parser)
+    parser.add_argument("--store", choices=("memory", "bucket"), default="memory")
     given = parser.parse_args(arguments)
     began = time.monotonic()
-    items = [f"seed {seed}" for seed in range(given.first, given.first + given.seeds)]
+    items = [f"{given.store} {seed}" for seed in range(given.first, given.first + given.seeds)]
     return verdict(given.seeds, given.first, run_many(_attempt, items, given.jobs), began)
 
 
 def _attempt(item: str) -> str | None:
     """What to print about a seed that fails."""
-    seed = int(item.removeprefix("seed "))
+    store, _, number = item.partition(" ")
     try:
-        run_cluster_seed(seed)
+        run_cluster_seed(int(number), store)
     except Violation as violation:
-        return failure(seed, violation)
+        return failure(int(number), violation, store)
     return None
 
 

@@ -433,7 +433,7 @@ def _run(seed: int, store: str, **options: Any) -> Report:
             return asyncio.run(inside(f"sqlite:{folder}/sim.db"))
         bucket = EmulatedBucket(seed=seed, lost=0.02, refused=0.02, late_lists=30)
         with patch.object(storage, "REST_S", 0.001):  # which is real time
-            return asyncio.run(inside(bucket.url(cache=folder, lease="0s")))
+            return asyncio.run(inside(bucket.url(cache=folder)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,6 +13,8 @@ from wakeful.values.errors import OutcomeUnknown, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer, TimerKey
 
+BOOTS_MAX = 20
+
 
 class SlowDisk(MemoryStore):
     """A memory store whose verbs take virtual time, and whose commits can arrive after all hope was given up."""
@@ -96,15 +98,17 @@ class SimulatedWorld(World):
         return self._warp.now()
 
     async def _boot(self) -> None:
-        """Start, as often as it takes when the process is killed while it starts."""
-        while True:
+        """Start, as often as it takes when the process is killed while it starts, or its store fails it."""
+        for _ in range(BOOTS_MAX):
             try:
                 await super()._boot()
                 return
             except Unavailable:
-                if not self.is_dead or self._store is None:
+                if self._store is None:
                     raise
+                self.kill()  # who can't start ends, and is started again
                 await self._store.close()
+        raise AssertionError("it can't start on a store that fails no more")
 
     def _open_disk(self) -> Store:
         if self.slow is None:

@@ -57,7 +57,7 @@ def test_the_seeds_of_a_cluster_are_worth_running() -> None:
 def test_a_failing_seed_of_a_cluster_prints_itself_and_how_to_replay_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(seed: int) -> None:
+    def broken(seed: int, store: str = "memory") -> None:
         raise Violation("the moon is missing")
 
     monkeypatch.setattr(cluster_simulation, "run_cluster_seed", broken)

@@ -1,7 +1,7 @@
 """Wakeful, broken on purpose: each of these is a mistake that somebody could make, applied while its block lasts."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from inspect import getattr_static
 from typing import Any
 
@@ -155,7 +155,9 @@ def cache_kept_after_a_rollback() -> Any:
             if turn is not None:
                 for slot, value in turn.writes.items():
                     self.rows._keep(slot, value)
+            is_awake = self.is_awake
             undo(self, turn)
+            self.is_awake = is_awake  # made anew it would read all of it again
 
         return broken
 
@@ -166,7 +168,18 @@ def state_kept_after_a_rollback() -> Any:
     """The typed state that a failed turn changed stays changed."""
     from wakeful.runtime.state import State
 
-    return swapped(State, "forget", lambda forget: lambda self: None)
+    def make(undo: Any) -> Any:
+        def broken(self: Activation, turn: Turn | None) -> None:
+            is_awake = self.is_awake
+            undo(self, turn)
+            self.is_awake = is_awake
+
+        return broken
+
+    broken = ExitStack()
+    broken.enter_context(swapped(State, "forget", lambda forget: lambda self: None))
+    broken.enter_context(swapped(Activation, "undo", make))
+    return broken
 
 
 def same_instant_lost_between_pages() -> Any:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from wakeful.values import compilation
+
 Catcher = Callable[[], Any]
 
 
@@ -35,6 +37,10 @@ class Teeth:
         That the catchers in `shown` pass when nothing is broken is shown by tests/sim, tests/model and tests/unit, of
         which they are parts; to do it again takes minutes of a run of all tests.
         """
+        if compilation.is_compiled():
+            raise RuntimeError(
+                "the teeth swap methods, and compiled modules would not notice: set WAKEFUL_PURE=1, and these run the sources"
+            )
         self._module = module
         self._broken = broken
         self._beside = beside

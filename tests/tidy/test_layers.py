@@ -32,6 +32,7 @@ LAYERS = {
     "store_move": 5,
     "webhooks": 5,
     "lifecycle": 5,
+    "spread_servers": 5,
     "deployment": 5,
     "chart": 5,
     "diagrams": 5,

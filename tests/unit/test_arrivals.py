@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from wakeful.runtime.arrivals import HINTS_MAX, Arrivals
+from wakeful.runtime.arrivals import HINTS_MAX, Arrivals, Tidings
 from wakeful.runtime.node import Node
 from wakeful.runtime.queue import PAST_ALL, TimerQueue
 from wakeful.store.protocol import Hint
@@ -66,7 +67,7 @@ class Told:
 
 def arrivals(node: Told) -> Arrivals:
     anything: Any = node
-    return Arrivals(anything, node.queue, anything, anything, anything)
+    return Arrivals(anything, node.queue, anything, anything, anything, anything)
 
 
 async def test_what_is_added_here_goes_into_memory_and_the_rest_is_told() -> None:
@@ -183,6 +184,7 @@ async def test_a_hint_is_a_place_to_look_when_its_shard_is_ours() -> None:
     assert len(node.queue) == 0
 
 
+@pytest.mark.sources_only("compiled methods take nothing that stands for their object")
 @pytest.mark.parametrize(("state", "rounds", "looks"), [("up", 1, 1), ("down", 0, 0)])
 def test_a_node_that_is_up_heeds_hints_and_without_any_looks_who_is_there(state: str, rounds: int, looks: int) -> None:
     told: Any = Told(["mine"])
@@ -190,3 +192,39 @@ def test_a_node_that_is_up_heeds_hints_and_without_any_looks_who_is_there(state:
     Node._on_hints(told, [])
     Node._on_hints(told, [Hint(shard_of(ObjectId("Cell", "mine")), 5, 9)])
     assert (told.rounds, len(told.looks)) == (rounds, looks)
+
+
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), None])
+async def test_a_node_that_fails_when_it_is_asked_to_look_is_asked_again_next_time(failure: OSError | None) -> None:
+    """Whatever failed over there (a full disk, which comes as it was): no error is left that nobody hears of."""
+    asked: list[str] = []
+    tasks: list[asyncio.Task[None]] = []
+    row = SimpleNamespace(node="b")
+
+    class Others:
+        needs_looks, is_client, identity = True, True, "store"
+
+        @property
+        def store(self) -> "Others":
+            return self
+
+        async def tell(self, hints: Sequence[Hint]) -> None:
+            pass
+
+        def reachable(self) -> list[Any]:
+            return [row]
+
+        def owner_of(self, shard: int) -> Any:
+            return row
+
+        async def ask(self, to: Any, *what: object, **how: object) -> None:
+            asked.append(to.node)
+            if failure is not None:
+                raise failure
+
+    others: Any = Others()
+    tidings = Tidings(others, others, others, tasks.append)
+    for _ in range(2):
+        await tidings.tell([Hint(1, NOW, NOW)])
+        await asyncio.gather(*tasks)
+    assert asked == ["b", "b"]

@@ -133,6 +133,7 @@ STORELESS = (
     "chart",
     "stubs",
     "move",
+    "rebalance",
     "init",
     "completion",
     "keys new",
@@ -312,7 +313,8 @@ def test_redrive_refuses_when_another_is_pending(wakeful: Command, tmp_path: Pat
 def test_doctor_without_a_store_fails_with_a_remedy(wakeful: Command) -> None:
     answer = wakeful("doctor", "--json")
     assert answer.code == 1
-    [finding] = answer.json
+    finding, build = answer.json
+    assert (build["check"], build["status"]) == ("build", "ok")
     assert finding["status"] == "fail"
     assert finding["remedy"]
 

@@ -8,6 +8,7 @@ import pytest
 
 from wakeful.cli import run, session
 from wakeful.cli.exit_codes import INTERRUPTED
+from wakeful.store import MemoryStore
 
 
 @pytest.mark.parametrize("is_sent", [True, False])
@@ -22,7 +23,7 @@ def test_who_interrupts_a_call_is_told_that_its_turn_goes_on(
     async def reaching(*_: Any, **__: Any) -> AsyncIterator[session.Reached]:
         if not is_sent:
             raise KeyboardInterrupt
-        yield session.Reached(interrupted, None)  # type: ignore[arg-type]
+        yield session.Reached(interrupted, [], lambda _: MemoryStore())
 
     monkeypatch.setattr(session, "reaching", reaching)
     assert run(["call", *more, "Account", "a b", "add", "1"]) == INTERRUPTED

@@ -80,7 +80,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     async def live() -> tuple[datetime, list[str]]:
         loaded = load(str(tmp_path / "app.py"))
         app: Any = loaded.app
-        async with app.world(start="2026-03-02T08:00Z", store=f"sqlite:{tmp_path}/wakeful.db") as world:
+        async with app.world(start="2126-03-02T08:00Z", store=f"sqlite:{tmp_path}/wakeful.db") as world:
             ids = await world.get(loaded.module.Cart, "ä/1").plan()
             await world.advance(minutes=1)
             return world.now(), ids
@@ -101,7 +101,7 @@ def test_all_of_them_are_listed_with_their_states(jobs: Jobs) -> None:
     done, later, failed, waiting = (found[id] for id in jobs.ids)
     assert done["result"] == {"$type": "Parcel", "weight": 1}  # without the program's types
     assert (later["job_key"], later["priority"], later["tags"]) == ("two hours", 3, ["slow"])
-    assert later["due_at"] == "2026-03-02T10:00:00.000Z"
+    assert later["due_at"] == "2126-03-02T10:00:00.000Z"
     assert failed["metadata"] == {"why": "ünicode"}
     assert "lost" in failed["error"]
     assert waiting["depends_on"] == [later["id"]]

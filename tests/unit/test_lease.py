@@ -1,14 +1,20 @@
 """What follows from a lease, and what is kept of its renewals."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from wakeful.policy.lease import BEAT_MS, LEASE_MAX_MS, LEASE_MIN_MS, LEASE_MS, Lease, lease_of
+from wakeful.policy.lease import BEAT_MS, LEASE_MAX_MS, LEASE_MIN_MS, LEASE_MS, USUAL, Lease, Rhythm, lease_of
 from wakeful.runtime.membership import KEPT_MS, PART_MS, Renewals
+from wakeful.store import open_url
+from wakeful.store.sealed_store import with_keys
+from wakeful.testing.faults import Faults, FaultyStore
+from wakeful.testing.timewarp import Timewarp
 from wakeful.transport.pulse import Pace
 from wakeful.values.errors import BadOption, BadTime
+from wakeful.values.seals import KeyRing
 
 
 def test_the_usual_lease_has_the_intervals_that_were_measured_with_it() -> None:
@@ -33,6 +39,40 @@ def test_whatever_it_is_the_rest_fits_into_it(ms: int) -> None:
     assert lease.slow_ms < lease.settle_ms < lease.ms
     assert BEAT_MS * lease.beats < lease.ms, "a link that is cut is noticed before its node is given up"
     assert lease.forget_ms > lease.known_ms > lease.ms
+
+
+def test_a_store_where_looks_cost_has_a_rhythm_of_its_own() -> None:
+    slow = Rhythm(lease_ms=15_000, round_ms=2_000)
+    usual = lease_of(None, slow)
+    assert (usual.ms, usual.renew_ms, usual.round_ms) == (15_000, 4_500, 2_000)
+    assert 3 * usual.renew_ms < usual.ms, "two renewals may fail"
+    short = lease_of("5s", slow)
+    assert (short.ms, short.renew_ms, short.round_ms) == (5_000, 1_500, 750), "what is asked for is kept with"
+    assert (Lease().round_ms, Lease(2_000).round_ms) == (300, 300)
+    with pytest.raises(BadOption, match="usually 15s"):
+        lease_of("1s", slow)
+
+
+@pytest.mark.parametrize(
+    ("url", "rhythm"),
+    [
+        ("memory:", USUAL),
+        ("sqlite:a.db", USUAL),
+        ("postgresql://one/a", USUAL),
+        ("bucket:a", Rhythm(lease_ms=15_000, round_ms=2_000)),
+    ],
+)
+def test_the_rhythm_of_each_store_is_kept_by_what_is_around_it(url: str, rhythm: Rhythm, tmp_path: Path) -> None:
+    """A store made from another kind of store once had the other's: lookups that cost seven times as much."""
+    store = open_url(url.replace(":a", f":{tmp_path}/a"))
+    assert store.rhythm == rhythm
+    layers = (
+        with_keys(store, None),
+        with_keys(store, KeyRing([bytes(32)], bytes)),
+        FaultyStore(store, Faults(), Timewarp(0)),
+    )
+    for layer in layers:
+        assert (layer.rhythm, layer.needs_looks) == (rhythm, url == "bucket:a")
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ async def test_a_quiet_round_plans_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         await world.advance(seconds=2)
         planned: list[int] = []
         place = membership.place
-        monkeypatch.setattr(membership, "place", lambda *args: planned.append(1) or place(*args))
+        monkeypatch.setattr(membership, "place", lambda *args, **more: planned.append(1) or place(*args, **more))
         rounds = sum(node.membership.rounds for node in nodes_of(world))
         await world.advance(seconds=10)
         assert sum(node.membership.rounds for node in nodes_of(world)) > rounds + 60

@@ -333,8 +333,8 @@ def test_no_table_or_column_of_the_schema_is_forgotten(kind: str) -> None:
     for name, body in re.findall(r"^CREATE TABLE (?:wakeful\.)?(\w+) \((.*?)^\)", text, re.M | re.S):
         columns = {ours.get(column, column) for column in re.findall(r"^\s+([a-z_]+)\s+[A-Za-z]", body, re.M)}
         found["storage" if name == "kv" else name] = columns - {"shard"}
-    left = {"nodes", "shards", "migrations"}
+    left = {"nodes", "shards", "migrations", "spread"}  # one of several servers is not moved
     assert {name: columns for name, columns in found.items() if name not in left} == {
         name: set(columns) for name, columns in TABLES.items()
     }
-    assert found["shards"] - {"owner", "epoch", "claimed_at"} == set()
+    assert found["shards"] - {"owner", "epoch", "claimed_at", "state", "term"} == set()

@@ -1,15 +1,18 @@
 """All rows of an object in memory at once, for code that can't wait, whatever happens while they are read."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import pytest
 
+from wakeful.policy.limits import Limits
+from wakeful.runtime.env import Env
+from wakeful.runtime.registry import Registry
 from wakeful.runtime.rows import GATHER_ROWS, ObjectRows
 from wakeful.store.protocol import Range
 from wakeful.values.commits import SYSTEM, USER
 from wakeful.values.ids import ObjectId
+from wakeful.values.metrics import Meter
 
 ID = ObjectId("Sample", "x")
 PLENTY = 1_000_000
@@ -17,6 +20,8 @@ PLENTY = 1_000_000
 
 class Disk:
     """Rows on disk, and something that happens while they are read."""
+
+    shared = False
 
     def __init__(self, *keys: str, meanwhile: Callable[[], None] | None = None) -> None:
         self.rows = {key: key.encode() for key in keys}
@@ -33,10 +38,11 @@ class Disk:
 
 
 def rows_on(disk: Disk) -> ObjectRows:
-    async def reading(answer: Awaitable[Any]) -> Any:
-        return await answer
-
-    env: Any = SimpleNamespace(store=disk, reading=reading)
+    none: Any = None
+    env = Env(
+        name="n", registry=Registry(), store=cast("Any", disk), clock=none, dice=none, limits=Limits(),
+        meter=Meter(lambda: 0), on_down=lambda _: None,
+    )  # fmt: skip
     return ObjectRows(env, ID, None)
 
 

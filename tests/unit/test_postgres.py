@@ -166,7 +166,7 @@ async def test_cut_connections_are_made_again(postgres_schema_url: str) -> None:
 
 async def test_a_session_ended_in_the_middle_of_a_commit_leaves_the_outcome_unknown(postgres_schema_url: str) -> None:
     schema = parse_url(postgres_schema_url).schema
-    async with opened(postgres_schema_url) as store, plain(postgres_schema_url) as other:
+    async with opened(f"{postgres_schema_url}&timeout=3s") as store, plain(postgres_schema_url) as other:
         await store.claim("a", ALL, now=NOW)
         transaction = other.transaction()
         await transaction.start()
@@ -281,7 +281,14 @@ async def test_a_wrong_password_is_one_line(postgres_url: str) -> None:
 
 async def test_open_makes_the_schema_and_migrate_then_has_nothing_to_do(postgres_schema_url: str) -> None:
     store = PostgresStore.of_url(postgres_schema_url)
-    assert await store.migrate(now=NOW) == ["0001_core", "0002_covers", "0003_cluster", "0004_receipts", "0005_lease"]
+    assert await store.migrate(now=NOW) == [
+        "0001_core",
+        "0002_covers",
+        "0003_cluster",
+        "0004_receipts",
+        "0005_lease",
+        "0006_spread",
+    ]
     assert await store.migrate(now=NOW) == []
     await store.open(now=NOW)
     assert [row.epoch for row in await store.owners()] == [0] * 256

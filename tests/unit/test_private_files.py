@@ -38,7 +38,7 @@ def test_a_new_database_is_its_user_s_alone(tmp_path: Path) -> None:
     import asyncio
 
     found = asyncio.run(made(tmp_path / "s.db"))
-    assert found == dict.fromkeys(("s.db", "s.db-wal", "s.db-shm", "s.db-owner"), 0o600)
+    assert found == dict.fromkeys(("s.db", "s.db-wal", "s.db-shm", "s.db-owner", "s.db-begun"), 0o600)
 
 
 def test_a_mode_that_somebody_gave_stays(tmp_path: Path) -> None:

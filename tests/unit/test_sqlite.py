@@ -448,7 +448,7 @@ async def test_close_waits_for_commits_moves_the_log_into_the_file_and_ends_the_
     await store.close()
     assert await commit == [None]
     assert not [one for one in threading.enumerate() if one.name == "wakeful-sqlite" and one not in others]
-    assert sorted(os.listdir(tmp_path)) == ["app.db", "app.db-owner"]
+    assert sorted(os.listdir(tmp_path)) == ["app.db", "app.db-begun", "app.db-owner"]
     with pytest.raises(StoreDown, match="closed"):
         await store.commit("n", [put()])
     with pytest.raises(StoreDown, match="closed"):

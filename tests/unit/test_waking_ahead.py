@@ -116,6 +116,7 @@ async def test_what_was_read_for_nothing_is_forgotten() -> None:
         assert play.troupe.runs(play.key) == []
 
 
+@pytest.mark.sources_only("it swaps Dispatcher.hand_out, which is called directly by what was compiled with it")
 async def test_the_first_of_many_are_on_their_way_to_disk_before_the_last_is_handed_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

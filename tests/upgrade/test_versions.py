@@ -78,7 +78,9 @@ def test_an_old_database_is_refused_until_wakeful_migrate(
     assert "wakeful migrate" in err
     code, out, err = wakeful(capsys, "migrate", "--json", "--store", old_url)
     assert (code, err) == (0, "")
-    assert json.loads(out)["applied"] == ["0002_covers", "0003_cluster", "0004_receipts", "0005_lease"][version - 1 :]
+    names = ["0002_covers", "0003_cluster", "0004_receipts", "0005_lease"]
+    names += [] if old_url.startswith("sqlite:") else ["0006_spread"]
+    assert json.loads(out)["applied"] == names[version - 1 :]
     assert json.loads(wakeful(capsys, "migrate", "--json", "--store", old_url)[1])["applied"] == []
     code, out, _ = wakeful(capsys, "ls", "--json", "--store", old_url)
     assert (code, [row["key"] for row in json.loads(out)]) == (0, ["a"])

@@ -71,6 +71,7 @@ _THEMES = {
             "Bring in an exported object, machines of XState or actor-kit, or schedules of APScheduler or Celery.",
         ),
         "move": ("stores", "Copy everything from one store into another, empty one."),
+        "rebalance": ("rebalance", "Deal a class evenly over its servers, while it runs."),
         "schema": ("stores", "The tables of a store, and their version."),
         "migrate": ("stores", "Bring a store's tables up to date."),
     },
@@ -131,8 +132,9 @@ class _Commands(click.Group):
 def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value:
         from wakeful import __version__
+        from wakeful.values.compilation import compilation_words
 
-        click.echo(f"wakeful {__version__}")
+        click.echo(f"wakeful {__version__}, {compilation_words()}")
         ctx.exit()
 
 

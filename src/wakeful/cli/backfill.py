@@ -82,7 +82,7 @@ async def _backfill(
             raise CommandError("nothing was done", code="backfill.declined")
     is_over = False
     async with reaching(url, target, what="backfill", id=id) as reached:
-        others = await backfills(reached.store, id, name)
+        others = await backfills(reached.at(id), id, name)
         # The same range once more, before it is over: whoever asks was cut off, and does not want each to run twice.
         before = next((lane for lane, one in others.items() if one.is_of(stretch.times)), None)
         if before is not None:
@@ -91,7 +91,7 @@ async def _backfill(
             runs = len(await hand(reached).backfill(id, name, to_datetime(stretch.first), to_datetime(stretch.last)))
         # A program of ours ends with this command, so it has to be waited for; else only for somebody who watches.
         if runs and (reached.is_ours or (is_watched() and not as_json)):
-            is_over = await _follow(reached.store, id, name, set(others), runs, is_shown=not as_json)
+            is_over = await _follow(reached.at(id), id, name, set(others), runs, is_shown=not as_json)
     if as_json:
         put_json({"runs": runs, "was_under_way": before is not None})
     elif runs:

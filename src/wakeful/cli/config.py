@@ -69,7 +69,6 @@ def conflicts(found: list[Chosen]) -> list[str]:
 
 def _check_cluster(given: dict[str, Any]) -> None:
     from wakeful.lifecycle import Joining, check_joining
-    from wakeful.policy.lease import lease_of
     from wakeful.store import open_url
 
     url = given["url"] or DEFAULT_STORE
@@ -77,7 +76,7 @@ def _check_cluster(given: dict[str, Any]) -> None:
     joined = cluster_access.join_options(
         url, given["listen"], given["advertise"], given["cluster"], let_in, lease=given["lease"]
     )
-    check_joining(open_url(url), Joining(**joined | {"lease": lease_of(given["lease"])}))
+    check_joining(open_url(url), Joining(**joined | {"lease": given["lease"]}))
 
 
 def _check_web(given: dict[str, Any]) -> None:

@@ -32,12 +32,18 @@ def doctor(target: str | None, url: str, as_json: bool) -> int:
 
 async def _doctor(target: str | None, url: str, as_json: bool) -> int:
     from wakeful.cli.output import put_json
+    from wakeful.values.compilation import compilation_words
 
-    findings = []
-    async for finding in examine(target, url):
+    findings: list[Finding] = []
+
+    def note(finding: Finding) -> None:
         findings.append(finding)
         if not as_json:
             put(finding)  # at once: the next may take long, and nobody looks at an empty screen for a minute
+
+    async for finding in examine(target, url):
+        note(finding)
+    note(Finding("build", "ok", compilation_words()))  # last: what must be done stands first
     if as_json:
         put_json([finding._asdict() for finding in findings])
     return FAILED if any(finding.status == "fail" for finding in findings) else OK

@@ -77,10 +77,13 @@ async def _work(url: str, as_json: bool, *, is_change: bool) -> int:
     ring = key_ring()
     ids = [] if ring is None else ring.ids
     async with AsyncExitStack() as stack:
-        send, page, finish = await stack.enter_async_context(_reaching(url))
+        send, page, finish, is_live = await stack.enter_async_context(_reaching(url))
         await _check_newest(page, ids)
         if is_change:
-            await stack.enter_async_context(Acts(send, actor()).row("keys.rotate", url_words(url), {"newest": ids[:1]}))
+            is_server = await stack.enter_async_context(_no_moves(url))
+            if is_live or not is_server:  # of one of several servers the audit log is in the program's main store
+                row = Acts(send, actor()).row("keys.rotate", url_words(url), {"newest": ids[:1]})
+                await stack.enter_async_context(row)
             done = await _pass(page, is_change=True, is_shown=not as_json, what="seal")
             left = await _pass(page, is_change=False, is_shown=not as_json, what="check")
             if not left["stale"]:
@@ -145,6 +148,30 @@ async def _mend(url: str, as_json: bool) -> int:
     return OK
 
 
+@asynccontextmanager
+async def _no_moves(url: str) -> AsyncIterator[bool]:
+    """No slot comes in behind the rotation, from a server that is still under an older key; whether one could."""
+    from wakeful.store import open_url
+    from wakeful.store.slots import Spreadable
+
+    store = open_url(url)
+    if not isinstance(store, Spreadable):
+        yield False
+        return
+    tables = await store.open_slots()
+    try:
+        is_server = await tables.mark() is not None
+        if is_server and not await tables.lock():
+            raise CommandError(
+                f"`wakeful rebalance` moves slots of {tables.url} now, or they are sealed anew already; try again when it is "
+                "through, nothing was done",
+                code="spread.busy",
+            )
+        yield is_server
+    finally:
+        await tables.close()
+
+
 async def _check_newest(page: Page, ids: list[str]) -> None:
     """That the program seals with the key that is the newest here: else the older ones would be thrown away too soon."""
     theirs = (await page(None, False)).get("newest")
@@ -180,8 +207,8 @@ async def _pass(page: Page, *, is_change: bool, is_shown: bool, what: str) -> di
 
 
 @asynccontextmanager
-async def _reaching(url: str) -> AsyncIterator[tuple[Any, Page, Finish]]:
-    """Who does it: the process that runs the store, or we on a store that nobody runs."""
+async def _reaching(url: str) -> AsyncIterator[tuple[Any, Page, Finish, bool]]:
+    """Who does it: the process that runs the store (then the last is true), or we on a store that nobody runs."""
     from wakeful.cli.node_access import connecting
     from wakeful.cli.output import now_ms
     from wakeful.cli.session import bare, live, reading
@@ -198,6 +225,7 @@ async def _reaching(url: str) -> AsyncIterator[tuple[Any, Page, Finish]]:
                 send,
                 lambda place, change: send(CHECK, "page", (place, change), {}),
                 lambda: send(CHECK, "finish", (), {}),
+                True,
             )
             return
         await stack.aclose()
@@ -209,4 +237,4 @@ async def _reaching(url: str) -> AsyncIterator[tuple[Any, Page, Finish]]:
             found = await key_rotation.page(store, place, now=now_ms(), is_change=is_change)
             return page_words(found, found.place, store)
 
-        yield bare(store), page, lambda: key_rotation.finish(store)
+        yield bare(store), page, lambda: key_rotation.finish(store), False

@@ -174,7 +174,7 @@ def control_addresses(row: NodeRow) -> list[str]:
 async def controlling(store: Store, row: NodeRow) -> AsyncIterator[tuple[ControlClient, dict[str, Any]] | None]:
     """The node's control socket and what it says of itself; None when it does not answer."""
     for address in control_addresses(row):
-        client = ControlClient(address, store=store.url)
+        client = ControlClient(address, store=getattr(store, "asked_url", store.url))
         try:
             async with asyncio.timeout(ANSWER_S if store.shared else OWNER_S):
                 await client.__aenter__()

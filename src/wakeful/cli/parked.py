@@ -196,11 +196,13 @@ def redrive(url: str, as_json: bool, **choice: Any) -> int:
 
 
 async def _redrive(which: "Which", url: str, as_json: bool) -> int:
+    from wakeful.cli.joined_stores import check_one
     from wakeful.cli.known_names import instead
     from wakeful.cli.node_access import connecting
     from wakeful.cli.output import put_json, put_line
     from wakeful.cli.session import viewing
 
+    check_one(url)  # numbers are each store's own
     async with viewing(url) as view, connecting(view.stores[0]) as client:
         hint = "" if as_json else await instead(view, which.cls, which.key)
         if client is not None:
@@ -332,6 +334,7 @@ def dropping(yes: bool, dry_run: bool, target: str | None, url: str, as_json: bo
 
 
 async def _drop(which: "Which", yes: bool, dry_run: bool, target: str | None, url: str, as_json: bool) -> int:
+    from wakeful.cli.joined_stores import check_one
     from wakeful.cli.known_names import instead
     from wakeful.cli.output import confirm, many, put_json
     from wakeful.cli.session import acting, viewing
@@ -339,6 +342,7 @@ async def _drop(which: "Which", yes: bool, dry_run: bool, target: str | None, ur
     from wakeful.runtime.redrives import each_parked, survey
     from wakeful.views.parked import plain_rows
 
+    check_one(url)
     async with viewing(url) as view:
         find = finding(view.stores[0])
         total = (await survey(find, which.query(), which.numbers, which.fits)).total

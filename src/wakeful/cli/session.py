@@ -9,7 +9,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from wakeful.cli import output
 from wakeful.cli.exit_codes import UNAVAILABLE, USAGE, CommandError, one_line
@@ -19,6 +19,7 @@ from wakeful.system import open_store
 from wakeful.values.errors import StoreDown, WakefulError
 
 if TYPE_CHECKING:
+    from wakeful.cli.joined_stores import JoinedStores
     from wakeful.cli.node_access import Peers
     from wakeful.operations.acts import Acts
     from wakeful.runtime.node import Node
@@ -29,8 +30,23 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
+async def joining(url: str) -> "AsyncIterator[JoinedStores | None]":
+    """The stores, where several are named, open for looking; None where one is."""
+    from wakeful.cli.joined_stores import JoinedStores, parts_of
+
+    if len(urls := parts_of(url)) == 1:
+        yield None
+        return
+    async with AsyncExitStack() as stack:
+        yield await JoinedStores.of([await stack.enter_async_context(reading(one)) for one in urls])
+
+
+@asynccontextmanager
 async def reading(url: str) -> AsyncIterator[Store]:
     """The store, open for looking at it beside whoever runs it."""
+    from wakeful.cli.joined_stores import check_one
+
+    check_one(url)
     if url == "memory:":
         raise CommandError(
             "memory: lives and dies with its process, nobody else can look into it; use sqlite:PATH",
@@ -52,8 +68,12 @@ async def viewing(url: str) -> AsyncIterator["View"]:
     """The same, to look through: at the time that the store's own clock shows, or this machine's."""
     from wakeful.views.view import View
 
-    async with reading(url) as store:
-        yield View.of_store(store, output.now_ms())
+    async with joining(url) as joined:
+        if joined is not None:
+            yield View.of_stores(joined.stores, joined.at, output.now_ms())
+            return
+        async with reading(url) as store:
+            yield View.of_store(store, output.now_ms())
 
 
 @asynccontextmanager
@@ -73,6 +93,9 @@ async def opening(url: str) -> AsyncIterator[Store]:
 @asynccontextmanager
 async def writing(url: str, *, what: str) -> AsyncIterator[Store]:
     """The store that several nodes share, open for an operator's wish; one of a single process has no use for it."""
+    from wakeful.cli.joined_stores import check_one
+
+    check_one(url)
     store = open_store(url)
     if not store.shared:
         raise CommandError(
@@ -168,10 +191,11 @@ Send = Callable[..., Coroutine[Any, Any, Any]]  # (id, method, args, kwargs, **s
 
 
 class Reached(NamedTuple):
-    """A way to every object of a store: `send` brings calls there."""
+    """A way to every object of the stores: `send` brings calls there."""
 
     send: Send
-    store: "Store"
+    stores: "list[Store]"
+    at: "Callable[[ObjectId], Store]"  # which of them an object lives in
     is_ours: bool = False  # a program that runs only for as long as this command
 
 
@@ -202,7 +226,7 @@ def hand(reached: Reached) -> "Acts":
     """What an operator does through it, in the name of whoever runs this command."""
     from wakeful.operations.acts import Acts
 
-    return Acts(reached.send, actor(), stores=[reached.store])
+    return Acts(reached.send, actor(), stores=reached.stores)
 
 
 def actor() -> str:
@@ -221,16 +245,23 @@ def actor() -> str:
 @asynccontextmanager
 async def reaching(url: str, target: str | None, *, what: str, id: "ObjectId | None" = None) -> AsyncIterator[Reached]:
     """A way to the store's objects, the owner of this one first; `CommandError` when no process runs it and no --app."""
+    from wakeful.cli.joined_stores import check_one
     from wakeful.cli.node_access import connecting
     from wakeful.values.errors import StoreError
 
     shown, is_reached = url, False
     try:
-        async with reading(url) as store, connecting(store, id) as client:
+        async with AsyncExitStack() as stack:
+            joined = await stack.enter_async_context(joining(url))
+            store = await stack.enter_async_context(reading(url)) if joined is None else cast("Store", joined)
+            client = await stack.enter_async_context(connecting(store, id))
             shown = store.url  # without its password
             if client is not None:
                 is_reached = True
-                yield Reached(live(client), store)
+                if joined is None:
+                    yield Reached(live(client), [store], lambda _: store)
+                else:
+                    yield Reached(live(client), joined.stores, joined.at)
                 return
     except StoreError as error:
         if is_reached or target is None or type(error) is not StoreError:
@@ -244,10 +275,13 @@ async def reaching(url: str, target: str | None, *, what: str, id: "ObjectId | N
         )
     from wakeful.cli.app_loader import load
 
+    check_one(url)
     sys.argv = [f"wakeful {what}"]  # what the store tells others about its owner; the URL may hold a password
     program = load(target)
     async with program.app.run(url) as node:
-        yield Reached(_within(node), node.store, is_ours=True)
+        yield Reached(
+            _within(node), [home.store for home in node.all_homes], lambda one: node.home(one).store, is_ours=True
+        )
 
 
 def live(client: "ControlClient | Peers") -> Send:

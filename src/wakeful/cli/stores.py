@@ -56,9 +56,11 @@ def migrate(url: str, as_json: bool) -> None:
 
 
 async def _migrate(url: str, as_json: bool) -> None:
+    from wakeful.cli.joined_stores import check_one
     from wakeful.cli.output import now_ms, pulse, put_json, put_line
     from wakeful.store import open_url
 
+    check_one(url)
     store = open_url(url)
     with pulse("migrate", is_shown=not as_json):  # a database does not say how far a statement is
         applied = await store.migrate(now=now_ms())
@@ -113,9 +115,12 @@ def move(source: str, target: str, as_json: bool) -> None:
 
 
 async def _move(source: str, target: str, as_json: bool) -> None:
+    from wakeful.cli.joined_stores import check_one
     from wakeful.cli.output import now_ms
     from wakeful.store_move import move
 
+    check_one(source)
+    check_one(target)
     began = time.monotonic()
     with _bar(is_shown=not as_json) as heard:
         done = await move(source, target, now=now_ms(), heard=heard)

@@ -196,7 +196,7 @@ class Anything:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.methods: Container[str] = ()
+        self.methods: Container[str] = frozenset()
 
     def check_method(self, name: str) -> None:
         if name.startswith("_"):

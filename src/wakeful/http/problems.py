@@ -73,6 +73,7 @@ STATUS: dict[type[BaseException], int] = {
     errors.TooMany: 429,
     errors.Unavailable: 503,
     errors.StoreDown: 503,
+    errors.SlotMoved: 503,
     errors.OutcomeUnknown: 503,
     errors.LinkLost: 503,
     errors.WrongNode: 503,

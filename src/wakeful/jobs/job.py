@@ -109,7 +109,7 @@ class JobSpec(Struct, frozen=True):
     def check_given(self) -> None:
         """`BadOption` for arguments that Python would take apart: a text is no list of letters."""
         if not isinstance(self.args, list | tuple):
-            remedy = "those by name go into kwargs=…" if isinstance(self.args, Mapping) else "one alone is (value,)"
+            remedy = "those by name go into kwargs=…" if isinstance(self.args, Mapping) else "one alone is (value,)"  # type: ignore[unreachable]
             raise BadOption(f"args must be a list or tuple, not {self.args!r}; {remedy}", code="job.args")
         if not isinstance(self.kwargs, Mapping):
             raise BadOption(f"kwargs must be a dict, not {self.kwargs!r}", code="job.args")

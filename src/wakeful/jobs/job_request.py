@@ -45,10 +45,15 @@ class JobRequest(NamedTuple):
         return job_id(self.timer.id, self.timer.name)
 
 
+def is_spec(given: object) -> bool:
+    """A `JobSpec`, in which there may be anything yet."""
+    return isinstance(given, JobSpec)
+
+
 def ask(
-    node: "NodeRuntime", order: Order, spec: JobSpec, turn: Turn | None, *, batch: tuple[str, int] | None = None
+    node: "NodeRuntime", order: Order, spec: Any, turn: Turn | None, *, batch: tuple[str, int] | None = None
 ) -> JobRequest:
-    """The timer of a job; whatever is wrong with it is said here."""
+    """The timer of a job; whatever is wrong with it is said here, before its fields are taken for what they should be."""
     spec.check_given()
     target, method, known = _target(node, spec.method, turn)
     what = f"job {target.cls}/{target.key}.{method}"

@@ -253,7 +253,7 @@ async def _read(node: NodeRuntime, turn: Turn | None, read: Callable[[], Awaitab
     with within(node.clock, until, lambda: late):
         while True:
             if node.state == "down":
-                await node.outage.over(until)
+                await node.until_store(until)
             try:
                 return await read()
             except StoreDown:

@@ -130,7 +130,8 @@ def _in_module(module: str, path: str, registry: "Registry") -> Any:
 
 def _find_imported(module: str, path: str, spaces: list[dict[str, Any]]) -> Any:
     """A function of another module, if the module of a known class has imported that, or the function from it."""
-    there = function = sys.modules.get(module)
+    there = sys.modules.get(module)
+    function: Any = there
     for part in path.split("."):
         function = getattr(function, part, None)
     if there is None or not inspect.isfunction(function):

@@ -50,9 +50,8 @@ ERROR_CHARS_MAX = 500  # of the last attempt, carried with the timer
 class JobRuns(RowTimers):
     """The owner of the timers named `job:…`."""
 
-    prefix = PREFIX
-
     def __init__(self, feature: NodeJobs, deadline_ms: int) -> None:
+        self.prefix = PREFIX
         self.deadline_ms = deadline_ms
         self._feature = feature
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from wakeful.jobs.ids import ASK, TOLD, ask_prefix, job_id, parse_id
-from wakeful.jobs.job import Batch, Job, JobSpec
+from wakeful.jobs.job import Batch, Job
 from wakeful.jobs.job_owner import place, same
-from wakeful.jobs.job_request import JobRequest, ask, errand, errands, newest, with_timer
+from wakeful.jobs.job_request import JobRequest, ask, errand, errands, is_spec, newest, with_timer
 from wakeful.jobs.node_jobs import NodeJobs
 from wakeful.jobs.payload import BATCH, decode_kept, job_of_timer
 from wakeful.jobs.queries import READS_MAX, Standing, asked_timer, guard_of, in_the_way, standing
@@ -40,9 +40,9 @@ class Scheduling:
         if turn is not None:
             turn.check_writable()
         elif node.state not in ("up", "down"):  # whether it is still down, the store itself says
-            raise node.outage.refusal()  # before it is up it knows no time but its machine's
+            raise node.refusal()  # before it is up it knows no time but its machine's
 
-    def trace(self, specs: Sequence[JobSpec], way: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+    def trace(self, specs: Sequence[Any], way: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """The same, as a span of its own; inside a turn it is part of that one."""
         tracer, method = self._node.tracer, getattr(specs[0], "method", None) if specs else None
         if tracer is None or self._turn is not None or not isinstance(method, Method):
@@ -53,7 +53,7 @@ class Scheduling:
             return within(span, way)
         return way
 
-    async def one(self, spec: JobSpec, *, is_newest: bool) -> Job:
+    async def one(self, spec: Any, *, is_newest: bool) -> Job:
         if is_newest and spec.key is None:
             raise BadOption(
                 "replace=True is for a job with a key; there is nothing else to be replaced", code="job.replace"
@@ -86,14 +86,14 @@ class Scheduling:
             more = list(fresh.values())  # under one key there is one, however often it is in the list
         await self._feature.admit([one.timer for one in more])
 
-    async def many(self, specs: Sequence[JobSpec], *, batch: tuple[str, int] | None = None) -> list[JobRequest]:
+    async def many(self, specs: Sequence[Any], *, batch: tuple[str, int] | None = None) -> list[JobRequest]:
         """All of them checked; the first that is wrong is named by its place."""
         requests = []
         for index, spec in enumerate(specs):
             if index % BREATH == BREATH - 1:
                 await self._node.clock.sleep(0)
             try:
-                if not isinstance(spec, JobSpec):
+                if not is_spec(spec):
                     raise BadOption(f"{spec!r} is not a JobSpec", code="job.spec")
                 if batch is not None and spec.key is not None:
                     raise BadOption(
@@ -106,7 +106,7 @@ class Scheduling:
                 raise _at(index, error) from None
         return requests
 
-    async def all(self, specs: Sequence[JobSpec]) -> list[Job]:
+    async def all(self, specs: Sequence[Any]) -> list[Job]:
         """Every one of them or none."""
         asked = await self.many(specs)
         await self._admit_all(asked)
@@ -114,9 +114,9 @@ class Scheduling:
         self._feature.counts.scheduled += len(jobs)
         return jobs
 
-    async def batch(self, specs: Sequence[JobSpec], then: JobSpec) -> Batch:
+    async def batch(self, specs: Sequence[Any], then: Any) -> Batch:
         """Jobs and the one that runs when all of them have ended, all or none."""
-        if not isinstance(then, JobSpec) or then.key is not None:
+        if not is_spec(then) or then.key is not None:
             raise BadOption("then must be a JobSpec without a key", code="job.batch")
         last = await self._settle_links(ask(self._node, self._feature.order, then, self._turn))
         kept = last.kept
@@ -265,12 +265,15 @@ class Scheduling:
         there = await in_the_way(self._node.home(request.timer.id), request.timer.id, request.timer.name, obstacle)
         if there is None or there.kept is None:
             return
+        taken: WakefulError | None = None
         try:
             known[place] = same(request, there).job
         except KeyTaken as error:
+            taken = _at(place, error)
+        if taken is not None:
             for other in fresh if obstacle.is_in else ():
                 await self._withdraw(asked[other])
-            raise _at(place, error) from None
+            raise taken
         if obstacle.is_in:
             await self._withdraw(request)
 

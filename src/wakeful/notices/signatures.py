@@ -37,7 +37,7 @@ def read_secrets(given: Secrets) -> tuple[bytes, ...]:
             raise BadOption(
                 f"the secret file of a webhook can't be read: {because}; {NEW}", code="webhook.secret"
             ) from None
-    if not isinstance(given, str | Sequence) or isinstance(given, bytes | bytearray):
+    if not isinstance(given, str | Sequence) or isinstance(given, bytes | bytearray):  # type: ignore[unreachable]
         raise BadOption(
             f"a webhook's secret is text, several or a Path, not {type(given).__name__}; {NEW}", code="webhook.secret"
         )

@@ -2,6 +2,7 @@
 
 A short lease gives the objects of a frozen or cut-off node to others soon; a long one forgives a slow store, a paused
 machine or a busy process. Every other interval between nodes is a part of it, so that there is one thing to choose.
+What a look costs, and how long a store may be slow, the store knows: its rhythm is the usual one on it.
 """
 
 from dataclasses import dataclass
@@ -18,6 +19,18 @@ BEAT_MS = 500  # of the links between nodes
 
 
 @dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How long the usual lease is on a store, and how often nodes look at each other there."""
+
+    lease_ms: int = LEASE_MS
+    # How long a crash stays unnoticed where the database can tell: a round every so often, two small reads.
+    round_ms: int = 300
+
+
+USUAL = Rhythm()
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """How long a node is believed after it was last heard of, with all that is derived from it.
 
@@ -26,13 +39,19 @@ class Lease:
     """
 
     ms: int = LEASE_MS
+    rhythm: Rhythm = USUAL
 
     @property
     def renew_ms(self) -> int:
         """So old it is renewed: two renewals may fail before it is over. Never later than usual, however long it is: with it
         the clock is measured, and one that runs fast for longer lets timers begin before their time.
         """
-        return min(self.ms, LEASE_MS) * 3 // 10
+        return min(self.ms, self.rhythm.lease_ms) * 3 // 10
+
+    @property
+    def round_ms(self) -> int:
+        """Between two rounds, when nobody asks for one: two of them at least in the time of a renewal."""
+        return min(self.rhythm.round_ms, self.renew_ms // 2)
 
     @property
     def slow_ms(self) -> int:
@@ -70,16 +89,16 @@ class Lease:
         return self.ms // 5
 
 
-def lease_of(length: Duration | None) -> Lease:
-    """The lease that somebody asks for, or the usual one; `BadOption` names the bounds."""
+def lease_of(length: Duration | None, rhythm: Rhythm = USUAL) -> Lease:
+    """The lease that somebody asks for, or the usual one of the store; `BadOption` names the bounds."""
     if length is None:
-        return Lease()
+        return Lease(rhythm.lease_ms, rhythm)
     ms = duration_ms(length, what="lease")
     if not LEASE_MIN_MS <= ms <= LEASE_MAX_MS:
         raise BadOption(
             f"lease={length!r}: it must be from {LEASE_MIN_MS // 1000}s to {LEASE_MAX_MS // 1000}s (usually "
-            f"{LEASE_MS // 1000}s): a shorter one takes nodes for dead that are only slow, a longer one leaves the "
+            f"{rhythm.lease_ms // 1000}s): a shorter one takes nodes for dead that are only slow, a longer one leaves the "
             "objects of a dead one waiting",
             code="lease.option",
         )
-    return Lease(ms)
+    return Lease(ms, rhythm)

@@ -5,18 +5,24 @@ needed. Each claim or release that follows it leaves the rest of the answer as i
 take their steps one at a time, in any order, and still meet.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
 from wakeful.values.ids import SHARDS
 
 
-def place(nodes: Sequence[str], owners: Mapping[int, str | None], *, shards: int = SHARDS) -> dict[int, str]:
+def place(
+    nodes: Sequence[str],
+    owners: Mapping[int, str | None],
+    *,
+    shards: int = SHARDS,
+    away: Collection[int] = (),
+) -> dict[int, str]:
     """Who should own each shard: as even as whole numbers allow, moving as few as that takes; {} when there is no node.
 
     `nodes` are those that may own (live, not draining). A shard moves only when its owner is none of
-    them, or owns more than its share.
+    them, or owns more than its share. Nobody should own those that are `away`, on another server of a spread.
     """
     live = sorted(set(nodes))
     if not live:
@@ -24,12 +30,14 @@ def place(nodes: Sequence[str], owners: Mapping[int, str | None], *, shards: int
     held: dict[str, list[int]] = {node: [] for node in live}
     free = []
     for shard in range(shards):
+        if shard in away:
+            continue
         owner = owners.get(shard)
         if owner is not None and owner in held:
             held[owner].append(shard)
         else:
             free.append(shard)
-    shares = _shares({node: len(own) for node, own in held.items()}, shards)
+    shares = _shares({node: len(own) for node, own in held.items()}, shards - len(away))
     room: dict[str, int] = {}
     placed: dict[int, str] = {}
     for node, own in held.items():

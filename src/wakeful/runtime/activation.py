@@ -58,39 +58,11 @@ class Activation:
     """An object that is awake, or about to be."""
 
     __slots__ = (
-        "_coming",
-        "_cut",
-        "_durable",
-        "_failure",
-        "_gone",
-        "_lingering",
-        "_mailbox",
-        "_readers",
-        "_requests",
-        "_running",
-        "_slot",
-        "_submitted",
-        "_waiters",
-        "beside",
-        "epoch",
-        "history",
-        "id",
-        "idle_at",
-        "instance",
-        "is_awake",
-        "is_hurried",
-        "known",
-        "meter",
-        "node",
-        "rows",
-        "shard",
-        "sockets",
-        "sql",
-        "state",
-        "timers",
-        "unnumbered",
-        "watched",
-    )
+        "_coming", "_cut", "_durable", "_failure", "_gone", "_lingering", "_mailbox", "_readers", "_requests",
+        "_running", "_slot", "_submitted", "_waiters", "beside", "epoch", "history", "id", "idle_at", "instance",
+        "is_awake", "is_hurried", "known", "meter", "node", "rows", "shard", "sockets", "sql", "state", "timers",
+        "unnumbered", "watched",
+    )  # fmt: skip
 
     def __init__(self, node: "Node", id: ObjectId, known: "ObjectClass", shard: int, epoch: int) -> None:
         self._submitted = self._durable = 0  # the last commit that was sent on its way, and that is on disk
@@ -176,6 +148,11 @@ class Activation:
             return await call.answer  # type: ignore[misc]
         except asyncio.CancelledError:
             self._on_caller_gone(call)
+            raise
+        except BaseException as error:
+            lines, call.lines = call.lines, None
+            if lines is not None:
+                error.__traceback__ = lines
             raise
 
     def _line_up(self, call: Call, answer: asyncio.Future[Any]) -> None:
@@ -503,6 +480,8 @@ class Activation:
         number = self._submitted if number is None else number
         answer = call.answer
         assert answer is not None
+        if raised is not None:
+            call.lines = raised.__traceback__
         is_there = number <= self._durable and not self.node.is_doubted
         if (is_there and self._failure is None) or call.is_expired:
             resolve(answer, result, raised)
@@ -613,6 +592,8 @@ class Activation:
         token = CURRENT.set(None)
         call.task, call.answer = asyncio.current_task(), None
         call.before = call.task.cancelling()  # type: ignore[union-attr]
+        raised: Exception | None = None
+        result: Any = None
         try:
             turn = Turn(self, call.chain, call.deadline_at, is_reader=True)
             CURRENT.set(turn)
@@ -622,8 +603,10 @@ class Activation:
                 raise exit_failure(f"{self.id}.{call.method}", error) from None
             except Exception as error:
                 mark_raised(self, call, error)
+                raised = error
+            if raised is not None:
                 await self.settle()  # an error is an answer too
-                raise
+                raise raised
             turn.is_over = True
             if turn.refused:
                 raise turn.refused[0].error
@@ -631,6 +614,7 @@ class Activation:
                 await self.settle()
             return result
         finally:
+            raised = None  # it holds this frame
             CURRENT.reset(token)
             self.meter.readers.add((self.node.meter.ticks() - began) // 1_000)
             self.let_sleep()

@@ -2,22 +2,28 @@
 
 This node, when it owns their shard: they go straight into its near future. Else the owner, by a hint, which says
 where to look and is never believed itself. A hint that is lost costs time, not timers: there is a scan.
+
+A store that can't bring a hint to anybody holds it for whoever reads: so that nobody waits for its next look, the nodes
+that it concerns are asked over their links to look now.
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Protocol
 
-from wakeful.runtime.env import Env
+from wakeful.runtime.env import Env, NodeRequest
 from wakeful.runtime.events import Events
 from wakeful.runtime.queue import TimerQueue
-from wakeful.store.protocol import Hint
+from wakeful.store.protocol import Hint, NodeRow
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import shard_of
 from wakeful.values.timers import Timer
 
 FAR_MS = 600_000  # memory never reaches this far past its horizon, however long an insert takes
 HINTS_MAX = 100  # told one by one; more are told as one range of time per shard
+LOOK = "look"  # what nodes ask each other where what was told must be read
+LOOK_MS = 4_000  # by then the other has looked by itself
 
 
 class ShardHistory(Protocol):
@@ -36,11 +42,78 @@ class DiskReader(Protocol):
     def look_at(self, shards: Collection[int], first_at: int, last_at: int) -> None: ...
 
 
+class Neighbours(Protocol):
+    """The other nodes, as far as they concern whoever has news for them."""
+
+    def owner_of(self, shard: int) -> NodeRow | None: ...
+
+    def reachable(self) -> list[NodeRow]: ...
+
+
+class Ways(Protocol):
+    """How other nodes are reached (see routes.py)."""
+
+    @property
+    def ask(self) -> NodeRequest: ...
+
+    def is_linked(self, name: str) -> bool: ...
+
+
+class Tidings:
+    """Tells other nodes that timers were added or that shards changed hands: through the store, and over links where it must be read.
+
+    Best effort: to each node one request is under way, and what comes meanwhile is one more behind it. No node dials
+    another for it (each asks the others now and then, which keeps links up), but a client, which asks nobody.
+    """
+
+    def __init__(self, env: Env, company: Neighbours, ways: Ways, keep: Callable[[asyncio.Task[None]], None]) -> None:
+        self._env = env
+        self._company = company
+        self._ways = ways
+        self._keep = keep
+        self._asking: dict[str, bool] = {}  # nodes that are asked to look, and whether once more
+
+    async def tell(self, hints: Sequence[Hint]) -> None:
+        """As the store's `tell`."""
+        await self._env.store.tell(hints)
+        if not self._env.store.needs_looks:
+            return
+        others = {row.node: row for row in self._company.reachable()}
+        if hints:
+            owners = (self._company.owner_of(shard) for shard in {hint.shard: None for hint in hints})
+            others = {row.node: row for row in owners if row is not None and row.node in others}
+        for name, row in others.items():
+            if not (self._env.is_client or self._ways.is_linked(name)):
+                continue
+            if name in self._asking:
+                self._asking[name] = True
+            else:
+                self._asking[name] = False
+                self._keep(asyncio.get_running_loop().create_task(self._ask_to_look(row)))
+
+    async def _ask_to_look(self, row: NodeRow) -> None:
+        try:
+            is_asked_again = True
+            while is_asked_again:
+                self._asking[row.node] = False
+                with suppress(Exception):  # whatever failed there: it looks by itself before long
+                    await self._ways.ask(row, LOOK, self._env.store.identity, timeout_ms=LOOK_MS)
+                is_asked_again = self._asking[row.node]
+        finally:
+            del self._asking[row.node]
+
+
 class Arrivals:
     """Brings added timers into memory here, and hints of them to others."""
 
     def __init__(
-        self, env: Env, queue: TimerQueue, events: Events, ownership: ShardHistory, dispatcher: DiskReader
+        self,
+        env: Env,
+        queue: TimerQueue,
+        events: Events,
+        ownership: ShardHistory,
+        dispatcher: DiskReader,
+        tidings: Tidings,
     ) -> None:
         self._env = env
         self._reach_ms = env.limits.near_horizon_ms + FAR_MS
@@ -48,6 +121,7 @@ class Arrivals:
         self._events = events
         self._ownership = ownership
         self._dispatcher = dispatcher
+        self._tidings = tidings
         self._hints: list[Hint] = []
         self._telling: asyncio.Task[None] | None = None
         self.told = 0
@@ -143,7 +217,7 @@ class Arrivals:
             while self._hints:
                 hints, self._hints = self._hints, []
                 self.told += len(hints)
-                await self._env.store.tell(_merge(hints))
+                await self._tidings.tell(_merge(hints))
         except Unavailable:
             self._hints = []  # the owner's scan finds them
         finally:

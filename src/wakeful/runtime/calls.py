@@ -9,6 +9,7 @@ from datetime import timedelta
 from hashlib import blake2b
 from itertools import chain
 from operator import attrgetter
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from uuid import UUID
 
@@ -34,7 +35,7 @@ from wakeful.values.errors import (
     WakefulError,
 )
 from wakeful.values.ids import ObjectId, check_key
-from wakeful.values.times import Clock, Duration, Handle, duration_ms
+from wakeful.values.times import Clock, Handle, duration_ms
 
 if TYPE_CHECKING:
     from wakeful.runtime.registry import ObjectClass
@@ -59,6 +60,7 @@ class Call:
         "is_interrupted",
         "is_started",
         "kwargs",
+        "lines",
         "method",
         "request_key",
         "task",
@@ -82,6 +84,9 @@ class Call:
         self.request_key = request_key
         self.chain = chain
         self.answer: asyncio.Future[Any] | None = None  # for which its caller waits; None of a reader's
+        self.lines: TracebackType | None = (
+            None  # of what it raised: on its way through compiled coroutines they get lost
+        )
         self.task: asyncio.Task[Any] | None = None  # set while it runs
         self.before: int  # of a reader that runs: how often its caller's task had been told to end
         self.began: int  # in ticks, since when it waits for its turn or is in it
@@ -286,6 +291,9 @@ class Method:
             stub._target, self.name, args, kwargs, deadline_ms=stub._deadline_ms, request_key=stub._request_key
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Method, (self._stub, self.name)  # to another process; what is compiled does not know how by itself
+
     # For whoever asks at a prompt, as `help`, `inspect.signature` and editors do.
 
     @property
@@ -354,7 +362,7 @@ def remember_answer(env: Env, key: str, print_: bytes, result: Any) -> Remembere
 # How does a caller get hold of an object?
 
 
-def make_stub(node: Any, known: Any, key: str, deadline: Duration | None, request_key: str | None) -> Stub:
+def make_stub(node: Any, known: Any, key: Any, deadline: Any, request_key: Any) -> Stub:
     """A stub whose names and options have been checked."""
     check_key(known.name, key)
     if request_key is not None:
@@ -383,6 +391,10 @@ class _Never:
 
 
 _NEVER = _Never()
+
+
+class ObjectElsewhere(Exception):
+    """The call's object went to another server before the call was begun, which is made there then (see spread.py)."""
 
 
 class Deadlines:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextvars import Context
 
-from wakeful.store.protocol import Outcome, Store
+from wakeful.store.protocol import ALONE, Outcome, Store
 from wakeful.values.commits import Commit
 from wakeful.values.errors import Fenced, Unavailable, WakefulError
 from wakeful.values.metrics import Meter
@@ -14,8 +14,40 @@ CROWD = 16  # so many in a group make it worth a thought when they are told
 TURN_NS = 20_000  # no turn takes less
 AGAIN = 64  # groups until it is tried again whether it is worth it to wait for those who were told
 
+# One caller alone: to wake the writer's thread and to be woken by it costs it more than the disk does.
+ALONE_AFTER = 8  # groups of one that nothing came beside
+ALONE_FOR = 32  # groups in the loop's thread, in which nobody can be seen to come; then it is looked again
+LOOKS = 2
+SLOW_NS = 10_000_000  # so long the loop must not stand: after one that took longer
+FORBIDDEN_NS = 60_000_000_000  # none is tried for so long
+
 Failure = Fenced | WakefulError
 OnDone = Callable[[Failure | None], None]
+
+
+class Solitude:
+    """Has somebody committed one at a time for a while, with nothing beside it that the event loop had to do?"""
+
+    def __init__(self) -> None:
+        self._lone = 0  # groups of one in a row; the last of them in the loop's thread
+        self._forbidden_until = 0
+
+    def allows(self, *, is_lone: bool, now: int) -> bool:
+        """The next group may be written in the loop's thread."""
+        if not is_lone:
+            self._lone = 0
+        return self._lone >= ALONE_AFTER and now >= self._forbidden_until
+
+    def note(self, *, was_inside: bool, is_lone: bool, now: int, took: int) -> None:
+        """It was written, so, and nothing came meanwhile (as far as that can be seen)."""
+        if was_inside and took > SLOW_NS:
+            self._forbidden_until = now + FORBIDDEN_NS
+        if not is_lone:
+            self._lone = 0
+            return
+        self._lone += 1
+        if self._lone >= ALONE_AFTER + ALONE_FOR:
+            self._lone = ALONE_AFTER - LOOKS
 
 
 class Committer:
@@ -51,6 +83,7 @@ class Committer:
         self._began = 0  # when the last group was sent
         self._ended = 0  # when everyone in the last group had been told
         self._untried = 0  # groups until it is tried again
+        self._solitude = Solitude()
         self.sent = 0  # groups that were sent, on disk or not
         self.groups = 0
         self.commits = 0
@@ -184,6 +217,10 @@ class Committer:
         meter = self.meter
         self._began = began = meter.ticks()
         rested = began - self._ended
+        is_lone = len(group) == 1 and self._has_nobody
+        is_inside = self._solitude.allows(is_lone=is_lone, now=began)
+        if is_inside:
+            token = ALONE.set(True)
         try:
             outcomes: Sequence[Outcome] = await self._store.commit(self._node, group)
         except Unavailable as error:
@@ -193,7 +230,11 @@ class Committer:
             # A store that fails in a way it did not name: nothing is known about the group.
             self._fail(listeners, Unavailable(f"the store failed: {type(error).__name__}: {error}", code="store.fault"))
             return
+        finally:
+            if is_inside:
+                ALONE.reset(token)
         took = meter.ticks() - began
+        self._solitude.note(was_inside=is_inside, is_lone=is_lone and self._has_nobody, now=began, took=took)
         meter.commits.add(took // 1_000)
         meter.commit_sizes.add(len(group))
         self.groups += 1
@@ -217,10 +258,13 @@ class Committer:
     # store is the quicker, and less when it is the slower. (When it is quicker by far there is nothing to gain, and
     # the second group is not free.)
 
+    @property
+    def _has_nobody(self) -> bool:
+        return not self._waiting and not self._notes
+
     def _is_everyone(self, group: list[Commit], outcomes: Sequence[Outcome]) -> bool:
         """Nobody waits for the next group, and it does no harm to be told later than others of this one: timers don't wait."""
-        is_alone = not self._waiting and not self._notes
-        return is_alone and outcomes.count(None) == len(group) and not any(commit.starts for commit in group)
+        return self._has_nobody and outcomes.count(None) == len(group) and not any(commit.starts for commit in group)
 
     async def _tell_half(
         self, listeners: list[OnDone], outcomes: Sequence[Outcome]

@@ -65,6 +65,8 @@ class Dispatcher:
         self._overdue_at: int | None = None  # when to look for overdue ones that nobody told of
         self._looks: list[Look] = []  # places on disk to be read, because something was added there
         self._held: str | None = None  # why nothing fires
+        self._waking: list[tuple[Timer, int, int]] | None = None  # with shard and epoch, while due ones are handed out
+        self._marks = False  # starts are marked where that costs no trip to the disk, instead of being noted before
         self._is_poked = False
         node.committer.on_notes = self._noting_now
         self.is_starved = False  # timers may be due, but there is no room: the next commit pokes
@@ -79,6 +81,7 @@ class Dispatcher:
 
     def start(self) -> None:
         self._is_running = True
+        self._marks = not self._node.start_notes.must_precede(0)
         if self._node.is_clustered:
             self._overdue_at = self._node.clock.now() + self._overdue_every_ms
         self._node.slow_start.begin()
@@ -176,11 +179,13 @@ class Dispatcher:
             return
         pause = room - HANDED_AT_ONCE
         if room > 0:
+            self._waking = [] if self._marks else None
             for timer in queue.due(now, share=share, is_strict=is_reading):
                 if self.hand_out(timer):
                     room -= 1
                     if room <= 0 or room == pause:
                         break
+            self._wake_together()
         if room <= 0:
             queue.sift(now, share=share)  # others may be behind a tenant that has more than it gets
         # After a pause there may be more that have room: then the next pass looks on by itself.
@@ -208,14 +213,27 @@ class Dispatcher:
         # Behind one whose start note is on its way it goes the same way, or it would be there first.
         if has_waited:
             node.activation(id, shard).fire_before(timer)
-        elif is_suspect or (not noting and activation is not None and activation.is_busy):
-            node.activation(id, shard).fire(timer)  # its start note waits until it really starts
+        elif self._waking is not None and activation is None and not is_suspect:
+            self._waking.append((timer, shard, epoch))
+        elif is_suspect or self._marks or (not noting and activation is not None and activation.is_busy):
+            node.activation(id, shard).fire(timer)  # its start note, or its mark, waits until it really starts
         else:
             self._noting[id] = noting + 1
             noted = node.queue.note(timer, epoch)
             note = start_note(noted, shard, epoch, timer.crashes, node.clock.now())
             node.committer.note(note, partial(self._on_noted, noted, shard))
         return True
+
+    def _wake_together(self) -> None:
+        """Fire those that were handed out to objects which sleep: what these need is read in few statements."""
+        node, waking = self._node, self._waking or ()
+        self._waking = None
+        if len(waking) > 1 and not node.slots.waiting:
+            for timer, _, epoch in waking:
+                if timer.name.partition(":")[0] not in node.timer_runs.quiet and timer.id not in node.awake:
+                    node.loader.begin(timer.id, epoch)
+        for timer, shard, _ in waking:
+            node.activation(timer.id, shard).fire(timer)
 
     def _noting_now(self, notes: list[Commit]) -> bool:
         """Start notes are on their way to a server, or are next: meanwhile have the objects read that will be woken.

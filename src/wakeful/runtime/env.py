@@ -32,8 +32,6 @@ class CheckCall(Protocol):
 class Env:
     """Name, clock, dice, limits, store, classes, measures, and which shards are its own."""
 
-    tracer: Tracer | None = None  # set by whoever wants spans
-    check_call: CheckCall | None = None  # set by whoever wants arguments looked at, also within the program
     loop: asyncio.AbstractEventLoop | None = None  # on which it runs, and all its callers must
     state = "new"  # new → up ⇄ down → stopping → stopped
 
@@ -53,6 +51,8 @@ class Env:
         is_alone: bool = False,
         is_client: bool = False,
     ) -> None:
+        self.tracer: Tracer | None = None  # set by whoever wants spans
+        self.check_call: CheckCall | None = None  # set by whoever wants arguments looked at, also within the program
         self.name = name
         self.registry = registry
         self.store = store

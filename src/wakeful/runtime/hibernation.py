@@ -180,23 +180,24 @@ async def _load(activation: SleepingObject, chain: tuple[ObjectId, ...], deadlin
     """What it needs from disk. Not for an object that is made anew: what undone turns wrote was never among its rows."""
     if activation.is_unsettled:
         await activation.settle()  # a failed attempt to wake may have left a retry on its way to disk
-    activation.node.meter.wakes.add()
-    loaded: Loaded = await activation.node.loader.load(activation.id, activation.rows.take_begun())
+    node = activation.node
+    node.meter.wakes.add()
+    loaded: Loaded = await node.loader.load(activation.id, activation.rows.take_begun())
     if FORGOTTEN_SLOT in loaded.rows:
         await resume(activation, chain, deadline_at)
-        loaded = await activation.node.loader.load(activation.id)
-    if MIGRATIONS_SLOT in loaded.rows or activation.node.dispatcher.newer:
-        check_known(activation, loaded, activation.node.dispatcher)
+        loaded = await node.loader.load(activation.id)
+    if MIGRATIONS_SLOT in loaded.rows or node.dispatcher.newer:
+        check_known(activation, loaded, node.dispatcher)
     if loaded.has_history and activation.history is None:
-        activation.history = activation.node.features["history"].of(activation)  # to drop what there is of it
+        activation.history = node.features["history"].of(activation)  # to drop what there is of it
     activation.sql = None
     if FIRST_PAGE in loaded.rows:
-        loaded = await activation.node.features["sql"].load(activation, loaded)
+        loaded = await node.features["sql"].load(activation, loaded)
     activation.rows.load(loaded)
     activation.timers = {ALARM: loaded.alarm}
     if activation.state is not NO_STATE:
         activation.state.load(loaded.rows.get(STATE_SLOT))
-    wakers = activation.node.timer_runs.wakers(activation.known)
+    wakers = node.timer_runs.wakers(activation.known)
     if wakers:
         turn = Turn(activation, chain, deadline_at)
         for handler in wakers:

@@ -6,7 +6,7 @@ has a node for each store, and calls go from one to the other; what one commit m
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -15,17 +15,24 @@ from wakeful.runtime.contacts import REACH
 from wakeful.runtime.object_runtime import NodeRuntime, ObjectRuntime
 from wakeful.runtime.timer_handler import Errands
 from wakeful.runtime.turn import Turn
-from wakeful.store.protocol import Guard, Obstacle, Receipt
+from wakeful.store.protocol import Guard, Obstacle, Receipt, receipt_prefix
 from wakeful.transport.protocol import PeerCall
 from wakeful.values.errors import BadOption
-from wakeful.values.ids import RESERVED, ObjectId, check_class, check_key
+from wakeful.values.ids import RESERVED, ObjectId, check_class, check_key, shard_of
 from wakeful.values.timers import Timer
 from wakeful.values.times import LATEST_MS
+
+if TYPE_CHECKING:
+    from wakeful.runtime.spread import ClassSpread
 
 
 def check_places(places: Mapping[str, object]) -> None:
     """`BadOption` unless each name is that of a class, or a beginning of keys that ends with a slash."""
-    for place in places:
+    for place, kept in places.items():
+        if isinstance(kept, Mapping):
+            from wakeful.runtime.spread import check_servers
+
+            check_servers(place, kept)
         if not isinstance(place, str) or not place or place.startswith(RESERVED):
             raise BadOption(
                 f"stores={place!r}: give a class's name, or a beginning of keys like 'eu/'", code="stores.place"
@@ -58,15 +65,19 @@ N = TypeVar("N", bound=HasRoutes)
 class Homes(Generic[N]):
     """The nodes of this process by what lives in their stores."""
 
-    def __init__(self, main: N, others: Mapping[str, N]) -> None:
+    def __init__(self, main: N, others: Mapping[str, N], spreads: "Mapping[str, ClassSpread[N]] | None" = None) -> None:
         self.main = main
+        self.spreads = dict(spreads or {})  # of the classes that live on several servers
         self._by_class = {place: node for place, node in others.items() if not place.endswith("/")}
         prefixes = sorted((place for place in others if place.endswith("/")), key=len, reverse=True)
         self._by_prefix = [(place, others[place]) for place in prefixes]
-        self.all = list(dict.fromkeys([main, *others.values()]))
+        several = [node for spread in self.spreads.values() for node in spread.nodes]
+        self.all = list(dict.fromkeys([main, *others.values(), *several]))
 
     def of(self, id: ObjectId) -> N:
         """The node of the store that the object lives in."""
+        if self.spreads and (spread := self.spreads.get(id.cls)) is not None:
+            return spread.of(id)
         found = self._by_class.get(id.cls)
         if found is not None or id.cls.startswith(RESERVED):
             return found or self.main
@@ -98,7 +109,14 @@ _forwarded = msgspec.msgpack.Decoder(tuple[str, str, str])  # a receipt, and an 
 
 def route_timers(node: NodeRuntime, sender: ObjectId, timers: list[Timer]) -> list[Timer]:
     """The same timers, but those of other stores as errands of the sender."""
-    return [timer if node.home(timer.id) is node else _errand(node, sender, timer) for timer in timers]
+    return [timer if _is_beside(node, sender, timer) else _errand(node, sender, timer) for timer in timers]
+
+
+def _is_beside(node: NodeRuntime, sender: ObjectId, timer: Timer) -> bool:
+    """One commit reaches it. Of a class on several servers only what is in the slot that the commit's epoch is of."""
+    if node.home(timer.id) is not node:
+        return False
+    return node.spread is None or shard_of(timer.id) == shard_of(sender)
 
 
 def _errand(node: NodeRuntime, sender: ObjectId, timer: Timer) -> Timer:
@@ -115,8 +133,11 @@ async def add_apart(node: NodeRuntime, timers: Sequence[Timer], guards: Mapping[
     obstacles: list[Obstacle] = []
     for home, places in by_home.items():
         own = {n: guards[place] for n, place in enumerate(places) if place in guards}
-        until = home.clock.now() + node.limits.call_deadline_ms
-        met = await home.inserter.add_all([timers[place] for place in places], own, until=until)
+        some = [timers[place] for place in places]
+        if home.spread is not None:
+            met = await home.spread.bring(node, some, own)
+        else:
+            met = await home.inserter.add_all(some, own, until=home.clock.now() + node.limits.call_deadline_ms)
         obstacles += [replace(one, index=places[one.index]) for one in met]
     return obstacles
 
@@ -140,7 +161,9 @@ class Forwards(Errands):
             await home.store.forget([receipt], at=home.clock.now() + KEEP_MS)
             return False
         carried = _decoder.decode(timer.payload or b"")
-        home, receipt = node.home(carried.id), receipt_id(timer)
+        home = node.home(carried.id)
+        # With the slot, which may leave one day: it is kept with that, and goes where that goes.
+        receipt = f"{receipt_prefix(shard_of(carried.id))}{receipt_id(timer)}"
         # One that is there already came with an earlier try.
         until = home.clock.now() + node.limits.call_deadline_ms
         await home.inserter.add_all([carried], until=until, receipt=Receipt(receipt, 1, LATEST_MS))

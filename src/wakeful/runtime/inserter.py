@@ -19,12 +19,13 @@ from wakeful.values.errors import (
     DeadlineExceeded,
     NotRunning,
     OutcomeUnknown,
+    SlotMoved,
     StoreDown,
     StoreError,
     Unavailable,
     WakefulError,
 )
-from wakeful.values.ids import ObjectId
+from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.metrics import Meter
 from wakeful.values.timers import Timer
 from wakeful.values.times import Clock, Dice, Handle
@@ -246,20 +247,30 @@ class Inserter:
         return group
 
     async def _flush(self, group: list[InsertRequest]) -> None:
-        try:
-            obstacles = await self._insert_group(group)
-        except (StoreError, BadInput):
-            if len(group) == 1:
-                raise
-            for asked in group:  # find those that the store refuses by themselves
-                if all(one.done.done() for one in _with_twins([asked])):
-                    continue
-                try:
-                    self._answer([asked], await self._insert_group([asked], group))
-                except (StoreError, BadInput) as error:
-                    self._fail([asked], error)
+        while True:
+            try:
+                obstacles = await self._insert_group(group)
+            except SlotMoved as error:
+                gone = [asked for asked in group if shard_of(asked.timer.id) in error.slots]
+                rest = [asked for asked in group if shard_of(asked.timer.id) not in error.slots]
+                self._fail(gone or group, error)
+                if not (gone and rest):
+                    return
+                group = rest
+                continue
+            except (StoreError, BadInput):
+                if len(group) == 1:
+                    raise
+                break
+            self._answer(group, obstacles)
             return
-        self._answer(group, obstacles)
+        for asked in group:  # find those that the store refuses by themselves
+            if all(one.done.done() for one in _with_twins([asked])):
+                continue
+            try:
+                self._answer([asked], await self._insert_group([asked], group))
+            except (StoreError, BadInput) as error:
+                self._fail([asked], error)
 
     async def _insert_group(self, group: list[InsertRequest], waiting: Sequence[InsertRequest] = ()) -> list[Obstacle]:
         """Send them; `waiting` are all whose deadlines pass meanwhile, if there are others."""
@@ -301,8 +312,9 @@ class Inserter:
         until: Callable[[], int],
     ) -> list[Obstacle]:
         """Sent until it is answered, or nobody waits any more; the receipt makes that safe."""
-        tries = last_at = 0
+        tries = last_at = delay_ms = 0
         while True:
+            obstacles: list[Obstacle] | None = None
             mark = self._arrivals.expect(timers)
             began = self.meter.ticks()
             if not isinstance(sending.failure, OutcomeUnknown):
@@ -321,6 +333,7 @@ class Inserter:
                 if self._is_stopped or again_at >= min(until(), last_at):
                     self._on_down(sending.failure)
                     raise sending.failure from None
+            if obstacles is None:
                 await self._clock.sleep(delay_ms)
                 continue
             is_in = each or not obstacles or all(one.is_in for one in obstacles)
@@ -350,7 +363,7 @@ class Inserter:
             fault = Unavailable(f"the store failed: {type(error).__name__}: {error}", code="store.fault")
             self._on_down(fault)
             raise fault from None
-        if error.code == CANCELLED:
+        if error.code == CANCELLED or isinstance(error, SlotMoved):
             raise error
         if isinstance(error, OutcomeUnknown):
             return error

@@ -7,10 +7,12 @@ node, and hands over what falls to others. Clocks and sessions only decide who t
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wakeful.policy.lease import Lease
+from msgspec.structs import replace
+
+from wakeful.policy.lease import LEASE_MAX_MS, Lease, lease_of
 from wakeful.policy.limits import claimable, shards_allowed
 from wakeful.policy.placement import place
 from wakeful.runtime.contacts import check_back, check_there
@@ -90,10 +92,71 @@ class Renewals:
         return [part for part in self._parts if now - part.began_at < within_ms + PART_MS]
 
 
+# Until when is a node believed, where no clock is everybody's?
+#
+# A row says when the lease is over by the clock of the machine that wrote it, which may be wrong by minutes. On a store
+# that keeps time all follow its clock, and the row can be taken at its word. On any other, what counts is when this
+# process saw the row change, by a clock of its own that nobody can set.
+
+# A lease that was over for longer when this node first looked is not that of a clock which is a little wrong: its node
+# died long ago, or one of the two clocks is wrong by more, which half a lease without a renewal will show.
+STRAY_MS = 60_000
+# Two clocks of one machine differ by less, but for one that was set.
+GRAIN_MS = 100
+
+
+class _Sighting:
+    """The lease as the row says it, and when that was new here."""
+
+    def __init__(self, said: int, at_ms: int) -> None:
+        self.said = said
+        self.at_ms = at_ms
+        self.until = 0
+
+
+class Sightings:
+    """When each node was seen to renew its lease. `ticks` are nanoseconds of a clock that only goes on."""
+
+    def __init__(self, ticks: Callable[[], int]) -> None:
+        self._ticks = ticks
+        self._seen: dict[str, _Sighting] = {}
+        self._has_looked = False
+        self.strays: set[str] = set()  # nodes that seemed to have died long ago, and were not seen to live since
+
+    def behind_ms(self, row: NodeRow, now: int) -> int:
+        """About how far the clock of a node is behind this one's, by the row of it that was read last."""
+        return now + row.lease_ms - self._seen[row.node].said
+
+    def judge(self, rows: Sequence[NodeRow], now: int) -> list[NodeRow]:
+        """The rows as they were read just now, each with the end of its lease by this node's clock."""
+        ticks_ms = self._ticks() // 1_000_000
+        seen: dict[str, _Sighting] = {}
+        judged = []
+        for row in rows:
+            sighting = self._seen.get(row.node)
+            if sighting is None:  # it may have been renewed a moment ago
+                is_gone = not self._has_looked and row.lease_until + STRAY_MS < now  # who came since then lives
+                if is_gone:
+                    self.strays.add(row.node)
+                sighting = _Sighting(row.lease_until, ticks_ms - row.lease_ms if is_gone else ticks_ms)
+            elif sighting.said != row.lease_until:
+                sighting = _Sighting(row.lease_until, ticks_ms)
+                self.strays.discard(row.node)
+            until = now + sighting.at_ms + row.lease_ms - ticks_ms
+            if abs(until - sighting.until) > GRAIN_MS:  # else it is the same instant, cut to milliseconds once more
+                sighting.until = until
+            seen[row.node] = sighting
+            judged.append(replace(row, lease_until=sighting.until))
+        self._seen, self._has_looked = seen, True
+        return judged
+
+
 log = logging.getLogger("wakeful.membership")
 
-# How long a crash stays unnoticed where the database can tell: a round every so often, two small reads.
-ROUND_MS = 300
+DEATH = "node %s%s is taken for dead: %s; %d shards of it have no other owner yet, and %d of them fall to this node"
+APART = (
+    "this machine's clock is about %d s ahead of that of node %s (%s): timers are due by either; set both right (NTP)"
+)
 HAND_OVER_MS = 1_000  # a shard that stays busy for longer is handed over another time
 HAND_OVER_REST_MS = 5_000  # and until then its other objects go on, which wait while it is leaving
 HAND_OVER_MAX = 32  # shards on their way at once, so that most of a node goes on undisturbed
@@ -108,9 +171,10 @@ class Membership:
     def __init__(self, node: "Node", *, cluster: str = "", lease: Lease | None = None) -> None:
         self._node = node
         self.cluster = cluster
-        self.lease = lease or Lease()
+        self.lease = lease or lease_of(None, node.store.rhythm)
         self.renewals = Renewals(self.lease)
         self.standstill = Standstill(node.clock, self.lease.ms)
+        self._sightings = None if node.store.keeps_time or not node.is_clustered else Sightings(node.meter.ticks)
         self.joined_at = 0
         self.lease_until = 0
         self.nodes: dict[str, NodeRow] = {}
@@ -123,7 +187,7 @@ class Membership:
         self._task: asyncio.Task[None] | None = None
         self._round_at: int | None = None  # when the round that is under way began
         self._is_asked = False  # something changed while a round was under way
-        self._rest_ms = ROUND_MS  # until the next round, when nobody asks for one
+        self._rest_ms = self.lease.round_ms  # until the next round, when nobody asks for one
         self._next: Handle | None = None
         self._lapse: Handle | None = None
         self._moves: set[asyncio.Task[None]] = set()
@@ -142,7 +206,9 @@ class Membership:
         if isinstance(node.clock, FollowedClock):
             await node.clock.start(node.store)
         self.joined_at = node.clock.now()
-        company = self._check_company(await node.store.nodes())
+        if node.state == "new":
+            await self._await_strays()
+        company = await self._look_again()
         if node.state == "new":  # later on everyone knows this node, and may be gone
             there = await check_there(
                 node,
@@ -155,12 +221,12 @@ class Membership:
                 await check_back(node, there, node.routes.ask)
         if not node.is_client:
             await self.renew()
-            await node.store.tell([])
+            await node.tidings.tell([])
         await self._round()
 
     def go_on(self) -> None:
         """Rounds from now on, until `stop`."""
-        self._later(ROUND_MS)
+        self._later(self.lease.round_ms)
         self.standstill.start()
         self._node.routes.contacts.start()
         if not self._node.is_client:
@@ -192,7 +258,7 @@ class Membership:
         self.is_draining = True
         self._watch_lease()  # its last turns ask each other
         await self._node.store.drain(self._node.name, True)
-        await self._node.store.tell([])
+        await self._node.tidings.tell([])
 
     def is_alone(self) -> bool:
         """Nobody else is there to take a shard."""
@@ -226,7 +292,7 @@ class Membership:
         node = self._node
         try:
             while True:
-                self._is_asked, self._rest_ms = False, ROUND_MS
+                self._is_asked, self._rest_ms = False, self.lease.round_ms
                 self._round_at = node.clock.now()
                 await self._round()
                 if not self._is_asked:
@@ -252,7 +318,7 @@ class Membership:
             else:
                 await self.renew()
         asked_at = node.clock.now()
-        rows, owners = await node.store.nodes(), await node.store.owners()
+        rows, owners = await self._read_nodes(), await node.store.owners()
         now = node.clock.now()
         if node.state in ("new", "down") and not node.is_client:
             self._check_leases(rows)  # somebody may have joined since it looked; who joins last sees the other
@@ -412,12 +478,17 @@ class Membership:
         """Take a step towards the plan; True when everyone has what they should."""
         node = self._node
         willing = [name for name, row in live.items() if not row.is_draining]
-        has = {row.shard: row.owner if row.owner in live else None for row in owners}
+        away = {row.shard for row in owners if row.is_away or row.is_leaving}  # to another server of a spread: nobody's
+        has = {
+            row.shard: row.owner if row.owner in live else None
+            for row in owners
+            if row.shard not in away or row.shard in node.epochs
+        }
         # Ours on disk, but not in this process: an outage, or a release that failed.
         lost = [shard for shard, owner in has.items() if owner == node.name and shard not in node.epochs]
         for shard in lost:
             has[shard] = None
-        plan = place(willing or list(live), has)
+        plan = place(willing or list(live), has, away=away)
         self._tell_deaths(live, owners, plan)
         # Those that fall to others now: they see us as the owner, and wait for us to let go.
         await node.ownership.let_go({shard: owners[shard].epoch for shard in lost if plan.get(shard) != node.name})
@@ -433,9 +504,9 @@ class Membership:
                 self._rest_ms = RAMP_DOUBLE_MS  # more is allowed by then
             if await node.ownership.claim(chosen, seen, spared=spared):
                 self._is_asked = True  # the map of owners is another now
-                await node.store.tell([])
+                await node.tidings.tell([])
         if willing:  # else all of them are to own nothing, and none is the better place
-            self._hand_over(plan, counts, live, now)
+            self._hand_over(plan, counts, live, now, away=away)
         return plan == has
 
     def _tell_deaths(self, live: dict[str, NodeRow], owners: Sequence[ShardRow], plan: dict[int, str]) -> None:
@@ -452,25 +523,28 @@ class Membership:
                 who, why = f" ({known.about})", "its session with the database has ended: it died, or its machine did"
             else:
                 who, why = f" ({known.about})", "its lease is over: it is frozen, or cut off from the database"
-            log.warning(
-                "node %s%s is taken for dead: %s; %d shards of it have no other owner yet, and %d of them fall to this node",
-                *(name, who, why, len(left[name]), sum(plan.get(shard) == self._node.name for shard in left[name])),
-                extra={"code": "node.dead"},
-            )
+            ours = sum(plan.get(shard) == self._node.name for shard in left[name])
+            told = (name, who, why, len(left[name]), ours)
+            if ours:
+                log.warning(DEATH, *told, extra={"code": "node.dead"})
+            else:  # of a hundred nodes most have nothing to do with it
+                log.info(DEATH, *told, extra={"code": "node.dead"})
         self._told_dead = set(left)
 
-    def _hand_over(self, plan: dict[int, str], counts: Counter[str], live: dict[str, NodeRow], now: int) -> None:
-        """Begin to hand over what falls to others, no faster than they may take it."""
+    def _hand_over(
+        self, plan: dict[int, str], counts: Counter[str], live: dict[str, NodeRow], now: int, *, away: Collection[int]
+    ) -> None:
+        """Begin to hand over what falls to others, no faster than they may take it, and what is to leave this store."""
         node = self._node
         going: list[int] = []
-        room = HAND_OVER_MAX - len(node.ownership.leaving)
+        room, ticks_ms = HAND_OVER_MAX - len(node.ownership.leaving), node.meter.ticks() // 1_000_000
         for shard in sorted(node.epochs):
-            to = plan.get(shard, node.name)
+            to = plan.get(shard, "" if shard in away else node.name)
             if to == node.name or shard in node.ownership.leaving or len(going) >= room:
                 continue
-            if self._resting.get(shard, 0) > now:
+            if self._resting.get(shard, 0) > ticks_ms:
                 continue
-            if counts[to] < self._allowance(to, live, now):
+            if not to or counts[to] < self._allowance(to, live, now):
                 counts[to] += 1
                 going.append(shard)
         if going:
@@ -483,7 +557,7 @@ class Membership:
             await self._node.ownership.hand_over(shards, within_ms=HAND_OVER_MS)
         except Unavailable as error:
             self._node.store_failed(error)
-        again_at = self._node.clock.now() + HAND_OVER_REST_MS
+        again_at = self._node.meter.ticks() // 1_000_000 + HAND_OVER_REST_MS  # also when the clock is set
         self._resting = {shard: at for shard, at in self._resting.items() if shard not in shards}
         self._resting |= {shard: again_at for shard in shards if shard in self._node.epochs}
         self.look()
@@ -505,8 +579,27 @@ class Membership:
             if row.is_here is False or row.lease_until < now - self.lease.forget_ms:
                 await self._node.store.leave(name)
 
+    async def _await_strays(self) -> None:
+        """Give those the time to renew their leases that seem to have died long ago: a clock may be wrong by hours."""
+        if self._sightings is None:
+            return
+        strays = {row.node: row for row in await self._read_nodes() if row.node in self._sightings.strays}
+        if all(row.is_here is False for row in strays.values()):
+            return
+        await self._node.clock.sleep(min(LEASE_MAX_MS, max(row.lease_ms for row in strays.values())) // 2)
+        rows, now = await self._read_nodes(), self._node.clock.now()
+        for row in rows:
+            if row.node in strays and row.node not in self._sightings.strays:
+                behind_s = self._sightings.behind_ms(row, now) // 1_000
+                log.warning(APART, behind_s, row.node, row.about, extra={"code": "clock.apart"})
+
     async def _look_again(self) -> list[NodeRow]:
-        return self._check_company(await self._node.store.nodes())
+        return self._check_company(await self._read_nodes())
+
+    async def _read_nodes(self) -> list[NodeRow]:
+        """All nodes, with leases that end by this node's clock."""
+        rows = await self._node.store.nodes()
+        return rows if self._sightings is None else self._sightings.judge(rows, self._node.clock.now())
 
     def _check_company(self, rows: Sequence[NodeRow]) -> list[NodeRow]:
         """The others that live, when this node may be one of them."""

@@ -12,8 +12,17 @@ from wakeful.policy.limits import Limits
 from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.alarms import Alarms
-from wakeful.runtime.arrivals import Arrivals
-from wakeful.runtime.calls import FOREVER_MS, Call, Deadlines, check_loop, copy_message, is_small, make_stub
+from wakeful.runtime.arrivals import Arrivals, Tidings
+from wakeful.runtime.calls import (
+    FOREVER_MS,
+    Call,
+    Deadlines,
+    ObjectElsewhere,
+    check_loop,
+    copy_message,
+    is_small,
+    make_stub,
+)
 from wakeful.runtime.committer import Committer, Failure
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.erasure import FORGET, Forgets, forget
@@ -34,6 +43,7 @@ from wakeful.runtime.routes import Routes
 from wakeful.runtime.rows import Loader
 from wakeful.runtime.sideline import Sideline
 from wakeful.runtime.slots import Overload, Slots, SlowStart
+from wakeful.runtime.start_notes import StartNotes
 from wakeful.runtime.timer_handler import TimerHandler
 from wakeful.runtime.timer_runs import TimerRuns
 from wakeful.runtime.tracer import begin
@@ -45,10 +55,11 @@ from wakeful.values.errors import Fenced, NotRunning, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.metrics import Meter
 from wakeful.values.timers import Parked, Timer
-from wakeful.values.times import Clock, Dice, Duration, Handle
+from wakeful.values.times import Clock, Dice, Handle
 
 T = TypeVar("T")
 CIRCLES_MAX = 16  # how often an object whose events are no turns may wait for calls of itself
+_ELSEWHERE: Any = object()  # in place of an answer
 log = logging.getLogger("wakeful.node")
 # Of a name that stands for another call, which it then is; or what is answered here and now, beside all turns.
 Rewrite = Callable[[ObjectClass, Call], Coroutine[Any, Any, Any] | None]
@@ -62,9 +73,8 @@ class Node(NodeRuntime):
     has_left = True  # its store knows that it is gone; False: it stopped without saying so
     is_shut = False  # nobody wakes here any more
     is_doubted = False  # the lease has lapsed, so the objects here may be another node's
-    outage: Outage
+    _clock_watch: Handle | None
     _has_news = False  # the group that just went to disk changed timers
-    _clock_watch: Handle | None = None
 
     def __init__(
         self,
@@ -100,6 +110,7 @@ class Node(NodeRuntime):
             is_alone=is_alone,
             is_client=is_client,
         )
+        self.spread, self.notices, self._clock_watch = None, None, None  # the first two by the features of these names
         # Least recently used first. Not a plain dict: taking from its front leaves holes to step over.
         self.awake: OrderedDict[ObjectId, Activation] = OrderedDict()
         self.outlasted: dict[Activation, tuple[Call | Timer, int]] = {}  # that wait for code of whose turn, since when
@@ -120,22 +131,21 @@ class Node(NodeRuntime):
         self.rewrites: dict[str, Rewrite] = {}
         self.features, self.erasers = dict[str, Any](), list[Callable[[Turn], Awaitable[None]]]()  # each feature's own
         self.sideline = Sideline(clock, self.keep)
+        self.start_notes = StartNotes(self, self.queue, self.committer, self.sideline, self.note_failed)
         self.farewells, self.hurried = list[Callable[[Collection[int]], None]](), list[Callable[[ObjectId], None]]()
         self.returns: list[Callable[[], None]] = []
         self.last_words: list[Callable[[], Awaitable[None]]] = []  # to be said before it stops, while it can be asked
-        self.dispatcher = Dispatcher(self)
         self.hibernation = Hibernation(self, self.awake, idle_ms=idle_ms, at_once=sleep_after_turn)
-        self.upkeep, self.ownership = Upkeep(self), Ownership(self)
+        self.dispatcher, self.upkeep, self.ownership = Dispatcher(self), Upkeep(self), Ownership(self)
         self.membership: Membership = Membership(self, cluster=cluster, lease=lease)
         self.lock_watch, self.routes = LockWatch(self), Routes(self, links)
         self.events: Events = Events(name, clock, lambda: self.all_homes)
-        self.arrivals = Arrivals(self, self.queue, self.events, self.ownership, self.dispatcher)
+        self.tidings = Tidings(self, self.membership, self.routes, self.keep)
+        self.arrivals = Arrivals(self, self.queue, self.events, self.ownership, self.dispatcher, self.tidings)
         self.inserter = Inserter(store, clock, dice, arrivals=self.arrivals, on_down=self.store_failed)
         self.inserter.meter = self.meter
-        self.outage = Outage(self)
-        self._refused: Counter[ObjectId] = Counter()  # commits in a row that the store refused
-        self._kept: set[asyncio.Task[Any]] = set()
-        self.clock_steps: Counter[str] = Counter()  # how often the wall clock was set "ahead" or "back"
+        self.outage, self._kept = Outage(self), set[asyncio.Task[Any]]()
+        self._refused, self.clock_steps = Counter[ObjectId](), Counter[str]()  # in a row; "ahead" or "back"
 
     def _new_committer(self) -> Committer:
         group_max = self.limits.group_commits
@@ -160,9 +170,15 @@ class Node(NodeRuntime):
     def is_dead(self) -> bool:
         return self.state == "stopped"
 
+    async def until_store(self, deadline_at: int) -> None:
+        await self.outage.over(deadline_at)
+
+    def refusal(self) -> Unavailable:
+        return self.outage.refusal()
+
     async def start(self) -> None:
         """Open the store, become a member or own everything, and begin to fire."""
-        self.loop = asyncio.get_running_loop()
+        self.loop, failed = asyncio.get_running_loop(), cast("BaseException | None", None)
         self._clock_watch = self.clock.watch(self._clock_stepped)  # what is measured while it starts counts too
         try:
             if self.is_client:
@@ -172,19 +188,30 @@ class Node(NodeRuntime):
             if self.is_clustered:
                 await self.membership.start()
             else:
+                await self.start_notes.take_over()
                 await self.take_over()
-        except BaseException:
-            if self.membership.lease_until:  # it was among the others already
-                with suppress(Unavailable):
-                    await self.store.release(self.name, self.epochs)
-                    await self.store.leave(self.name)
-            await self.store.close()
-            self._clock_watch.cancel()
-            raise
+        except BaseException as error:
+            failed = error
+        if failed is not None:
+            try:
+                await self._give_up()
+                raise failed
+            finally:
+                failed = None  # it holds this frame
         self.go_up()
         self.lock_watch.start()
         if not self.is_client:
             self.upkeep.start()
+
+    async def _give_up(self) -> None:
+        """It could not start."""
+        if self.membership.lease_until:  # it was among the others already
+            with suppress(Unavailable):
+                await self.store.release(self.name, self.epochs)
+                await self.store.leave(self.name)
+        await self.store.close()
+        if self._clock_watch is not None:
+            self._clock_watch.cancel()
 
     def go_up(self) -> None:
         """The store is there, and what is ours in it is known."""
@@ -212,6 +239,7 @@ class Node(NodeRuntime):
         self._end()
         self.awake.clear()
         self.state = "stopped"
+        self.start_notes.drop()
         await self.store.close()
 
     def kill(self) -> None:
@@ -231,6 +259,7 @@ class Node(NodeRuntime):
         self.lock_watch.stop()
         self.hibernation.stop()
         self.timer_runs.stop()
+        self.start_notes.stop()
         self.events.stop()
         self.deadlines.stop()
         self.inserter.stop()
@@ -262,6 +291,12 @@ class Node(NodeRuntime):
         else:
             self.membership.look()
 
+    async def look(self, identity: str) -> None:
+        """Another process wrote to that store what concerns its nodes here: hear of it now."""
+        for home in self.all_homes:
+            if home.state == "up" and home.store.needs_looks and home.store.identity == identity:
+                await home.reading(home.store.look())
+
     def _clock_stepped(self, by_ms: int) -> None:
         """Ahead is like an outage that long; back fires nothing again, because what fired is gone from disk."""
         way = "ahead" if by_ms > 0 else "back"
@@ -290,8 +325,8 @@ class Node(NodeRuntime):
 
     # calls
 
-    def stub(self, cls: type[T], key: str, *, deadline: Duration | None, request_key: str | None) -> T:
-        """Something that looks like the object and sends calls to it."""
+    def stub(self, cls: type[T], key: Any, *, deadline: Any, request_key: Any) -> T:
+        """Something that looks like the object and sends calls to it; what is asked for is looked at here."""
         known = self.registry.of_class(cls)
         return cast("T", make_stub(self, known, key, deadline, request_key))
 
@@ -351,15 +386,29 @@ class Node(NodeRuntime):
         call.is_endless = is_endless
         way = self.routes.call(target, call) if self.is_clustered else self.deliver(target, call)
         span = None if self.tracer is None else begin(self, self.tracer, "call", target, method)
-        if span is None:
-            return await self.within_deadline(call, way)
         try:
             answer = await self.within_deadline(call, way)
+        except ObjectElsewhere:
+            answer = _ELSEWHERE
         except BaseException as error:
-            span.end(error)
+            if span is not None:
+                span.end(error)
             raise
-        span.end()
+        if span is not None:
+            span.end()
+        if answer is _ELSEWHERE:
+            return await self._send_on(call, None if is_endless else deadline_at)
         return answer
+
+    async def _send_on(self, call: Call, deadline_at: int | None) -> Any:
+        """The answer of an object whose slot went to another server before the call was begun."""
+        target, left_ms = call.chain[-1], None if deadline_at is None else max(1, deadline_at - self.clock.now())
+        return await self.home(target).send(
+            *(target, call.method, call.args, call.kwargs),
+            deadline_ms=left_ms,
+            request_key=call.request_key,
+            is_carried=True,
+        )
 
     async def send_beside(self, target: ObjectId, method: str, args: tuple[Any, ...]) -> Any:
         """Call an object, also while this node stops and takes no more calls: the last ones are those of its own sideline."""
@@ -381,6 +430,8 @@ class Node(NodeRuntime):
     async def add_timer(self, timer: Timer, guard: Guard | None = None) -> Obstacle | None:
         """Bring a timer of any object to disk, under a name that nobody else can have, or unless something is in the way."""
         home = self.home(timer.id)
+        if home.spread is not None:
+            return await home.spread.add(self, timer, guard)
         return await home.inserter.add(timer, guard, until=home.clock.now() + self.limits.call_deadline_ms)
 
     async def add_timers(self, timers: Sequence[Timer], guards: Mapping[int, Guard] = NO_GUARDS) -> list[Obstacle]:
@@ -497,24 +548,25 @@ class Node(NodeRuntime):
 
     def on_forgotten(self, id: ObjectId) -> None:
         self.queue.clear(id, FORGET_TIMER, 0)
+        self.start_notes.forget(id)
 
     def taken_at(self, shard: int) -> int:
         return self.ownership.taken_at.get(shard, 0)
 
     def timers_changed(self, commit: Commit) -> None:
         """A commit is on disk: bring the near future up to date."""
-        queue = self.queue
+        queue, id, clears, sets, sends = self.queue, commit.id, commit.clears, commit.sets, commit.sends
         if self._refused:
-            self._refused.pop(commit.id, None)
-        for name, seq in commit.clears:
-            queue.clear(commit.id, name, seq)
+            self._refused.pop(id, None)
+        for name, seq in clears:
+            queue.clear(id, name, seq)
         # Who hears of it after the shard went, or was claimed anew, knows from the disk by then what became of them.
-        if commit.sets and self.epochs.get(commit.shard) == commit.epoch:
-            for timer in commit.sets:
+        if sets and self.epochs.get(commit.shard) == commit.epoch:
+            for timer in sets:
                 queue.set(timer)
-        if commit.sends:
-            self.arrivals.on_sent(commit.sends)
-        if commit.clears or commit.sets or commit.sends or self.dispatcher.is_starved:
+        if sends:
+            self.arrivals.on_sent(sends)
+        if clears or sets or sends or self.dispatcher.is_starved:
             self._has_news = True
         if commit.unparks:
             self.meter.redriven.add(len(commit.unparks))

@@ -14,23 +14,28 @@ from wakeful.runtime.inserter import Inserter
 from wakeful.runtime.registry import ObjectClass
 from wakeful.runtime.rows import ObjectRows
 from wakeful.runtime.sideline import Sideline
-from wakeful.store.protocol import NO_GUARDS, Guard, Obstacle
+from wakeful.store.protocol import NO_GUARDS, Guard, Obstacle, ShardRow
 from wakeful.values.codec import Shelf
 from wakeful.values.commits import Slot
-from wakeful.values.errors import Unavailable
+from wakeful.values.errors import SlotMoved, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Parked, Timer
-from wakeful.values.times import Duration
 
 T = TypeVar("T")
 
 
-class StoreOutage(Protocol):
-    """The store is away (see outage.py)."""
+class SpreadServers(Protocol):
+    """The servers of a class that has several (see spread.py)."""
 
-    async def over(self, deadline_at: int) -> None: ...
+    def note(self, node: Any, owners: Sequence[ShardRow]) -> None: ...
 
-    def refusal(self) -> Unavailable: ...
+    def refusal(self, id: ObjectId) -> SlotMoved | None: ...
+
+    async def add(self, node: "NodeRuntime", timer: Timer, guard: Guard | None) -> Obstacle | None: ...
+
+    async def bring(
+        self, node: "NodeRuntime", timers: Sequence[Timer], guards: Mapping[int, Guard]
+    ) -> list[Obstacle]: ...
 
 
 class NodeNotices(Protocol):
@@ -49,11 +54,11 @@ class NodeRuntime(Env, ABC):
     """The node of an object: where what it sends, adds and starts goes."""
 
     deadlines: Deadlines
-    outage: StoreOutage
     inserter: Inserter
     sideline: Sideline
     features: dict[str, Any]  # each feature's own, by its name
-    notices: NodeNotices | None = None  # None: nobody wants to hear of anything
+    spread: SpreadServers | None  # its store is one of several servers of a class
+    notices: NodeNotices | None  # None: nobody wants to hear of anything
     operations: dict[str, Callable[..., Awaitable[Any]]]  # what can be asked of an object besides its methods
     # Told of shards that go or are in doubt, and when a lapsed lease runs again: others may have thought the node dead.
     erasers: list[Callable[[Any], Awaitable[None]]]  # of each feature: an object is forgotten, see feature.py
@@ -66,8 +71,16 @@ class NodeRuntime(Env, ABC):
     def is_dead(self) -> bool: ...
 
     @abstractmethod
-    def stub(self, cls: type[T], key: str, *, deadline: Duration | None, request_key: str | None) -> T:
-        """Something that looks like the object and sends calls to it."""
+    async def until_store(self, deadline_at: int) -> None:
+        """Wait for a store that is away; `StoreDown` when it takes too long (see outage.py)."""
+
+    @abstractmethod
+    def refusal(self) -> Unavailable:
+        """What is said to whoever asks while the store is away, or the node not up."""
+
+    @abstractmethod
+    def stub(self, cls: type[T], key: Any, *, deadline: Any, request_key: Any) -> T:
+        """Something that looks like the object and sends calls to it; what is asked for is looked at here."""
 
     @abstractmethod
     async def send(

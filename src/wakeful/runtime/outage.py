@@ -252,7 +252,7 @@ async def _part(node: "Node") -> None:
         await node.membership.make_sure()
     await node.ownership.release_all()
     await node.store.leave(node.name)
-    await node.store.tell([])
+    await node.tidings.tell([])
 
 
 async def _part_anew(node: "Node", epochs: dict[int, int]) -> None:
@@ -271,7 +271,7 @@ async def _part_anew(node: "Node", epochs: dict[int, int]) -> None:
     await node.ownership.hand_back(won)
     await store.release(node.name, won)
     await store.leave(node.name)
-    await store.tell([])
+    await node.tidings.tell([])
 
 
 async def _within(node: "Node", until: int, way: Coroutine[Any, Any, None]) -> None:

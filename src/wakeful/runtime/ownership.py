@@ -87,7 +87,10 @@ class Ownership:
         node.epochs.clear()
         self._heed_files()
         while len(node.epochs) < SHARDS:
-            seen = {row.shard: row.epoch for row in await node.store.owners() if row.shard not in node.epochs}
+            rows = [row for row in await node.store.owners() if row.shard not in node.epochs and not row.is_away]
+            if not rows:
+                break  # the others live on other servers of a spread
+            seen = {row.shard: row.epoch for row in rows}
             self.take(await node.store.claim(node.name, sorted(seen), now=node.clock.now(), seen=seen))
 
     async def claim(self, shards: Collection[int], seen: Mapping[int, int], *, spared: Iterable[int] = ()) -> int:
@@ -224,13 +227,13 @@ class Ownership:
         self._forget_timers(epochs)
         node.meter.shards_released.add(len(epochs))
         await node.store.release(node.name, epochs)
-        await node.store.tell([])
+        await node.tidings.tell([])
 
     async def let_go(self, epochs: Mapping[int, int]) -> None:
         """Release shards that are ours on disk only: this process has nothing of them."""
         if epochs:
             await self._node.store.release(self._node.name, epochs)
-            await self._node.store.tell([])
+            await self._node.tidings.tell([])
 
     async def release_all(self) -> None:
         """The node stops: hand over what can be, cut off the rest when its time is up, and say whose fault that was not."""

@@ -253,7 +253,7 @@ class Registry:
 
     def of_class(self, cls: type) -> ObjectClass:
         found = self._by_class.get(cls)
-        if found is None and isinstance(cls, str):
+        if found is None and isinstance(cls, str):  # type: ignore[unreachable]
             raise UnknownClass(f"{cls!r} is a name; give the class itself (names are for clients: client.get)")
         if found is None:
             raise UnknownClass(f"{cls!r} is not registered with this app; put @app.object on it")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime import ended_epochs
-from wakeful.runtime.calls import FOREVER_MS, Call
+from wakeful.runtime.arrivals import LOOK
+from wakeful.runtime.calls import FOREVER_MS, Call, ObjectElsewhere
 from wakeful.runtime.contacts import BACK_MS, HERE, REACH, Contacts
 from wakeful.runtime.links import Links
 from wakeful.store.protocol import NodeRow
@@ -25,6 +26,7 @@ from wakeful.values.errors import (
     DeadlineExceeded,
     LinkLost,
     OutcomeUnknown,
+    SlotMoved,
     StoreDown,
     Unavailable,
     UnknownClass,
@@ -57,6 +59,7 @@ class Routes:
             REACH: self._reach,
             ended_epochs.REQUEST: lambda pairs: node.ownership.heed(ended_epochs.check_epochs(pairs)),
             HERE: lambda: True,
+            LOOK: lambda identity: node.look(identity),
         }
         # Calls that may be repeated and wait for another node: its name, their shard, and whether that moved.
         self._asked: dict[asyncio.Task[Any], tuple[str, int, bool]] = {}
@@ -82,11 +85,13 @@ class Routes:
         """How many other nodes this process has a connection to."""
         return 0 if self._links is None else self._links.open
 
+    def is_linked(self, name: str) -> bool:
+        """There is a connection to that node."""
+        return self._links is not None and self._links.known(name) is not None
+
     def on_owners_changed(self) -> None:
         """The map of owners is new."""
-        if self._change is not None:
-            self._change.set()
-            self._change = None
+        self.wake()
         for task, (name, shard, has_moved) in list(self._asked.items()):
             owner = self._node.membership.owner_of(shard)
             if owner is not None and owner.node != name and not has_moved:
@@ -94,6 +99,12 @@ class Routes:
                 task.cancel()
         for tell in self.watchers:
             tell()
+
+    def wake(self) -> None:
+        """Calls that wait for their object to be somewhere look again."""
+        if self._change is not None:
+            self._change.set()
+            self._change = None
 
     # out
 
@@ -103,6 +114,8 @@ class Routes:
         shard = shard_of(target)
         tries = 0
         while True:
+            if node.spread is not None and node.home(target) is not node:
+                raise ObjectElsewhere
             if node.owns(shard, nested=len(call.chain) > 1):
                 try:
                     return await node.deliver(target, call)
@@ -124,6 +137,8 @@ class Routes:
         node = self._node
         owner = node.membership.owner_of(shard)
         if owner is None or owner.node == node.name:
+            if node.spread is not None and (moved := node.spread.refusal(target)) is not None:
+                return moved
             return _nobody(target, shard, has_nodes=bool(node.membership.nodes))
         if not owner.address or self._links is None:
             return _no_address(target, owner.node)
@@ -307,7 +322,9 @@ def _as_peer_call(caller: str, target: ObjectId, call: Call, left_ms: int) -> Pe
     )
 
 
-def _unrouted_error(call: Call, because: Unavailable) -> DeadlineExceeded:
+def _unrouted_error(call: Call, because: Unavailable) -> WakefulError:
+    if isinstance(because, SlotMoved):
+        return because
     # Where the store is is not for every caller; that it is away says the log, with the reason.
     why = "the store is away" if isinstance(because, StoreDown | OutcomeUnknown) else because.message
     return DeadlineExceeded(

@@ -20,7 +20,7 @@ GATHER_ROWS = 500  # in one read, while nobody knows how many there are
 
 
 class Loader:
-    """Gathers wakes that come together into one read, where a read is a round trip."""
+    """Gathers wakes that come together into one read: those of many due timers, and all where a read is a round trip."""
 
     def __init__(self, store: Store, on_down: Callable[[Unavailable], None]) -> None:
         self._store = store
@@ -33,7 +33,7 @@ class Loader:
     async def load(self, id: ObjectId, begun: Loading | None = None) -> Loaded:
         """What the object needs to wake; a store that can't answer is down."""
         try:
-            if self._is_local:
+            if self._is_local and begun is None:
                 return (await self._store.load([id]))[0]
             return await (begun or self._ask(id))
         except Unavailable as error:

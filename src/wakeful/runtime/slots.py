@@ -232,7 +232,7 @@ class _Crowd:
         while True:
             place = heap[0]
             running, tick, number, tenant = place
-            if self._places.get(tenant) is not place:
+            if self._places.get(tenant) != place:  # it was replaced
                 heappop(heap)
             elif running == self._running.get(tenant, 0) and tick == self._ticks[tenant]:
                 return place

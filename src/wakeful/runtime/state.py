@@ -60,15 +60,18 @@ class State:
         if self._loan is not None and self._loan is not turn.shelf:
             self._loan = self._value = None
         if self._value is None:
-            self._become(activation.id, self._data, turn.shelf)
-            if (made := made_up(self._type)) and (self._data is None or not made <= names_in(self._data)):
-                self._base = (
-                    None  # what was made up for it (an id, a time) is nowhere yet, and must not be another next time
-                )
-            else:
-                self._base = encode_fields(
-                    self._value, self._rest
-                )  # not what is on disk: that may be another version's
+            return self._make(activation.id, turn.shelf)
+        return self._value
+
+    def _make(self, id: ObjectId, shelf: Shelf | None) -> Any:
+        """The live value, of what is stored."""
+        self._become(id, self._data, shelf)
+        if (made := made_up(self._type)) and (self._data is None or not made <= names_in(self._data)):
+            self._base = (
+                None  # what was made up for it (an id, a time) is nowhere yet, and must not be another next time
+            )
+        else:
+            self._base = encode_fields(self._value, self._rest)  # not what is on disk: that may be another version's
         return self._value
 
     def set(self, activation: ObjectRuntime, value: Any) -> None:

@@ -23,7 +23,7 @@ class Blocked(Generic[P, R]):
     def __get__(self, blocking: Blocking, owner: type | None = None) -> Callable[P, R]:
         method = self._method
         if blocking is None:
-            return method  # asked of the class: for whoever reads what it says of itself
+            return method  # type: ignore[unreachable]  # asked of the class: for whoever reads what it says of itself
 
         @wraps(method)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:

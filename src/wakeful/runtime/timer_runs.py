@@ -249,10 +249,10 @@ class TimerRuns:
         assert handler is not None  # the dispatcher leaves unknown names on disk
         token = CURRENT.set(None)
         try:
-            if timer.started != activation.epoch:  # else the dispatcher wrote the note, or one before it did
-                note = start_note(timer, activation.shard, activation.epoch, crashes, node.clock.now())
-                note.starts = (*note.starts, *self._note_following(activation))
-                await activation.durable(activation.submit(note))
+            is_noted = timer.started == activation.epoch  # by the dispatcher, or by one before it
+            if not is_noted and node.start_notes.must_precede(crashes):
+                await self._note(activation, timer, crashes)
+                is_noted = True
             row = handler.reads(timer) if activation.is_awake and not node.store.local else None
             if row is not None and activation.rows.lacks(row):
                 await self._fetch_with_following(activation, row)
@@ -264,6 +264,8 @@ class TimerRuns:
                 if slot is not None:
                     await slot
                     began = meter.add_wait(began)
+                if not is_noted and not node.start_notes.begin(timer, activation.epoch, crashes):
+                    await self._note(activation, timer, crashes)
                 if activation.beside is not None:
                     activation.beside.on_begun(stack.close)  # an event needs no slot once it has begun
                 fired_at = node.clock.now()
@@ -272,14 +274,22 @@ class TimerRuns:
             activation.meter.timers.add((meter.ticks() - began) // 1_000)
         finally:
             CURRENT.reset(token)
+            node.start_notes.end(timer)
         if turn is None and isinstance(error, ObjectTooNew) and timer.id in node.dispatcher.newer:
             self._leave(activation, timer, crashes)
         elif error is not None:
             activation.meter.failed_timers += 1
             await self._failed(activation, handler, timer, error, fired_at, turn)
 
+    async def _note(self, activation: "Activation", timer: Timer, crashes: int) -> None:
+        """Write on disk that it begins."""
+        note = start_note(timer, activation.shard, activation.epoch, crashes, self._node.clock.now())
+        note.starts = (*note.starts, *self._note_following(activation))
+        await activation.durable(activation.submit(note))
+
     def _leave(self, activation: "Activation", timer: Timer, crashes: int) -> None:
         """Its object is newer than this program: it waits on disk for one that knows it, as if nobody had begun it."""
+        self._node.start_notes.take_back(timer)
         note = start_note(timer, activation.shard, activation.epoch, crashes, self._node.clock.now(), is_running=False)
         activation.submit(note)
         self._node.dispatcher.leave(timer)
@@ -424,7 +434,7 @@ class TimerRuns:
             try:
                 verdict = await handler.failed(activation, turn, failure)
             except Exception as second:  # as if it had not been tried: forgotten it must not be
-                if activation.is_failed:
+                if _is_gone(activation):
                     return
                 words = "%s %s failed, and so did deciding what comes of it"
                 log.exception(words, timer.id, timer.name, extra={"code": "timer.undecided"})
@@ -522,3 +532,8 @@ def _is_current(activation: "Activation", timer: Timer) -> bool:
         return True
     current = activation.timers[timer.name]
     return current is not None and (current.seq, current.attempt) == (timer.seq, timer.attempt)
+
+
+def _is_gone(activation: "Activation") -> bool:
+    """Its copy has failed meanwhile; asked so, since type checkers take a property for what it was when it was last asked."""
+    return activation.is_failed

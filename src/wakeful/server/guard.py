@@ -535,7 +535,7 @@ class Guarded(HttpToolsProtocol):
             self._timer = self.loop.call_later(self.request_s, self._too_slow)
             return
         if self.scope is None:
-            self._cut()  # it has said nothing yet
+            self._cut()  # type: ignore[unreachable]  # it has said nothing yet
         else:
             self._refuse(_SLOW_HEAD if self._in_head else _SLOW)
 

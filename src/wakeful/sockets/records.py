@@ -15,7 +15,7 @@ from wakeful.runtime.turn import Turn
 from wakeful.values.commits import SYSTEM, Slot
 
 if TYPE_CHECKING:
-    from wakeful.runtime.beside import StandingTurn
+    from wakeful.runtime.events_turn import StandingTurn
     from wakeful.runtime.object_runtime import ObjectRuntime
 
 PREFIX = "socket:"

@@ -18,8 +18,8 @@ from wakeful.values.errors import BadOption, LimitExceeded, UnknownMethod
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
-    from wakeful.runtime.beside import StandingTurn
     from wakeful.runtime.context import Context
+    from wakeful.runtime.events_turn import StandingTurn
     from wakeful.runtime.object_runtime import ObjectRuntime
     from wakeful.runtime.registry import ObjectClass
 

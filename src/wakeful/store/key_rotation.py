@@ -47,6 +47,8 @@ async def page(store: SealedStore, place: Place | None, *, now: int, is_change: 
     table, *after = place or [TABLES[0]]
     if table not in _READ:
         raise BadOption("this is no place to go on from; begin anew", code="keys.place")
+    if is_change:
+        await store.note_key(now)
     rows = await _READ[table](store, after, now)
     swaps = [swap for swap, is_open in rows.stale if is_open]
     swapped = await cast("Swapping", store.inner).swap(swaps) if is_change and swaps else 0

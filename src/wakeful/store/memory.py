@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from wakeful.policy.lease import USUAL
 from wakeful.policy.ranges import lower
 from wakeful.store.protocol import (
     NO_GUARDS,
@@ -21,6 +22,8 @@ from wakeful.store.protocol import (
     Query,
     Range,
     Receipt,
+    RunMark,
+    RunMarks,
     ShardRow,
     Swap,
     Table,
@@ -72,11 +75,34 @@ class Disk:
     shards: dict[int, ShardRow] = field(default_factory=lambda: {n: ShardRow(n, None, 0) for n in range(SHARDS)})
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     numbers: int = 0
+    marks: dict[int, RunMark] = field(default_factory=dict)  # by place
     stores: list["MemoryStore"] = field(default_factory=list)  # those that have it open, in this process
 
     def number(self) -> int:
         self.numbers += 1
         return self.numbers
+
+
+class _Marks:
+    """The places for marks that a disk has."""
+
+    places = 1_024
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def set(self, place: int, mark: RunMark) -> bool:
+        self._disk.marks[place] = mark
+        return True
+
+    def wipe(self, place: int) -> None:
+        self._disk.marks.pop(place, None)
+
+    def all(self) -> list[RunMark]:
+        return list(self._disk.marks.values())
+
+    def clear(self) -> None:
+        self._disk.marks.clear()
 
 
 class MemoryStore:
@@ -101,7 +127,8 @@ class MemoryStore:
     """
 
     local = True
-    shows_locks = False
+    rhythm = USUAL
+    needs_looks = shows_locks = False
 
     def __init__(
         self,
@@ -116,9 +143,10 @@ class MemoryStore:
         self.identity = ""
         self.disk = disk or Disk()
         self.shared = shared
+        self.run_marks: RunMarks | None = None if shared else _Marks(self.disk)
         self.listens = self.tells = listens
         self._sees = sees
-        self._clock = clock
+        self._clock, self.keeps_time = clock, clock is not None
         self._open = False
         self._joined: str | None = None
         self._heard: Callable[[Sequence[Hint]], None] | None = None
@@ -460,6 +488,9 @@ class MemoryStore:
         for store in list(self.disk.stores) if self.listens else ():
             if store is not self and store._heard is not None:
                 store._heard(hints)
+
+    async def look(self) -> None:
+        self._check()
 
     def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:
         self._heard = heard

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from wakeful.policy.lease import LEASE_MS
+from wakeful.policy.lease import LEASE_MS, Rhythm
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadInput, Fenced, StoreError
 from wakeful.values.ids import ObjectId
@@ -88,13 +88,16 @@ class ShardRow(Struct, frozen=True):
     >>> store = open_url("memory:")
     >>> await store.open(now=0)
     >>> (await store.owners())[255]
-    ShardRow(shard=255, owner=None, epoch=0)
+    ShardRow(shard=255, owner=None, epoch=0, is_away=False, term=0, is_leaving=False)
     >>> await store.close()
     """
 
     shard: int
     owner: str | None
     epoch: int
+    is_away: bool = False  # it lives on another server of a spread, and can't be claimed here: see slots.py
+    term: int = 0  # how often it has moved from one server to another
+    is_leaving: bool = False  # about to: its owner is to let it go, and nobody is to take it
 
 
 class Hint(Struct, frozen=True, array_like=True):
@@ -135,6 +138,48 @@ class Query(Struct, frozen=True, kw_only=True):
     after: tuple[object, ...] | None = None  # the `cursor` of the last row of the page before
 
 
+# Whoever commits has nobody beside it that the event loop would have to serve meanwhile: where the commit is a wait for the
+# disk, another thread need not be woken for it. Said beside the call, so that what wraps a store need not pass it on.
+ALONE: ContextVar[bool] = ContextVar("ALONE", default=False)
+
+
+class RunMark(Struct, frozen=True, array_like=True, gc=False):
+    """A timer that a process runs: which setting of it, in which epoch of its shard, and how many died of it before."""
+
+    id: ObjectId
+    name: str
+    seq: int
+    attempt: int
+    due_at: int
+    epoch: int
+    crashes: int
+
+    def is_of(self, timer: Timer) -> bool:
+        """It is still what the timer on disk is."""
+        return (self.seq, self.attempt, self.due_at) == (timer.seq, timer.attempt, timer.due_at)
+
+
+class RunMarks(Protocol):
+    """Places for marks, which survive the process though not the machine."""
+
+    @property
+    def places(self) -> int: ...
+
+    def set(self, place: int, mark: RunMark) -> bool:
+        """Write it over what was there; False when that can't be done."""
+        ...
+
+    def wipe(self, place: int) -> None:
+        """Leave nothing of it."""
+        ...
+
+    def all(self) -> list[RunMark]:
+        """What was written by now, by this process and by the one before it."""
+        ...
+
+    def clear(self) -> None: ...
+
+
 class Receipt(Struct, frozen=True):
     """What an insert is known by, so that it is taken once, however often it is asked for because an answer was lost.
 
@@ -145,6 +190,15 @@ class Receipt(Struct, frozen=True):
     id: str
     number: int
     expires_at: int  # nobody asks again after that
+
+
+def receipt_prefix(slot: int) -> str:
+    """What the ids of receipts begin with that belong to the slot, and go where it goes.
+
+    >>> receipt_prefix(7)
+    'slot:007:'
+    """
+    return f"slot:{slot:03d}:"
 
 
 class Guard(Struct, frozen=True):
@@ -201,6 +255,10 @@ class MembershipTable(Protocol):
     `time`, `tell` and `watch` are never needed to be right, only to be quick.
     """
 
+    rhythm: Rhythm  # how often nodes look here, and the usual lease: a look costs every store something else
+    keeps_time: bool  # `time` has an answer, so that leases are judged by it, and not by when they were seen to change
+    needs_looks: bool  # what was told is heard by whoever reads the store (`look`), so nodes ask each other to
+
     @property
     def listens(self) -> bool:
         """What other processes `tell` is heard here."""
@@ -253,6 +311,10 @@ class MembershipTable(Protocol):
 
         A store that can't (`tells` is False) does nothing.
         """
+        ...
+
+    async def look(self) -> None:
+        """Read now what others have written, of which `heard` is told; nothing where that comes by itself."""
         ...
 
     def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:
@@ -316,6 +378,11 @@ class Store(MembershipTable, Views, Protocol):
     url: str  # as given by the user, without a password
     shared: bool  # several processes may own shards of it at once
     local: bool  # reads don't leave the process, so gathering them gains nothing: it is a `LocalStore`
+
+    @property
+    def run_marks(self) -> RunMarks | None:
+        """Where the one process that owns it marks what it runs; None where several do, or it can't."""
+        ...
 
     @property
     def identity(self) -> str:

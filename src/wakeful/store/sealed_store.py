@@ -5,7 +5,7 @@ is refused when the store is opened and not when an object wakes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from wakeful.store.protocol import (
     Query,
     Range,
     Receipt,
+    RunMarks,
     Store,
     Table,
 )
@@ -29,6 +30,9 @@ from wakeful.values.errors import Fenced, NoKey
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.seals import OVERHEAD, KeyRing, id_of, is_sealed
 from wakeful.values.timers import Entry, Parked, Timer, TimerKey
+
+if TYPE_CHECKING:
+    from wakeful.store.slots import Spreadable
 
 KEYS = "wakeful.Keys"
 CHECK = ObjectId(KEYS, "all")
@@ -51,7 +55,12 @@ class Unkeyed:
     def __init__(self, inner: Store) -> None:
         self.inner = inner
         self.shared = inner.shared
+        self.rhythm, self.keeps_time, self.needs_looks = inner.rhythm, inner.keeps_time, inner.needs_looks
         self.local = inner.local
+
+    @property
+    def run_marks(self) -> RunMarks | None:
+        return self.inner.run_marks
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.inner, name)
@@ -78,6 +87,7 @@ class SealedStore:
         self.inner = inner
         self.url = inner.url
         self.shared = inner.shared
+        self.rhythm, self.keeps_time, self.needs_looks = inner.rhythm, inner.keeps_time, inner.needs_looks
         self.local = inner.local
         self.sealing = Sealing(ring)
         self._has_check = False
@@ -96,7 +106,12 @@ class SealedStore:
         self.locks = inner.locks
         self.time = inner.time
         self.tell = inner.tell
+        self.look = inner.look
         self.watch: Callable[[Callable[[Sequence[Hint]], None]], None] = inner.watch
+
+    @property
+    def run_marks(self) -> RunMarks | None:
+        return self.inner.run_marks
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["inner"], name)  # what only one kind of store has, like its path
@@ -165,15 +180,29 @@ class SealedStore:
             await self._leave_check(node, epochs, now)
         return epochs
 
+    async def note_key(self, now: int) -> None:
+        """Have the store say which key it needs, for a process that owns nothing, before any that does."""
+        if not self._has_check and not await self._take_in():
+            await self._leave_check(f"keys-{id(self):x}", {}, now)
+
     async def _leave_check(self, node: str, epochs: Mapping[int, int], now: int) -> None:
         """Say in the store which key it needs, before anything else is sealed; with the shard of that row, which
-        may be nobody's. When it is another's, whoever has it and has keys says it.
+        may be nobody's. When it is another node's, whoever has it and has keys says it.
         """
         shard = shard_of(CHECK)
         mine = {shard: epochs[shard]} if shard in epochs else {}
         if not mine:
             row = next(row for row in await self.inner.owners() if row.shard == shard)
             if row.owner is not None and self.shared:
+                return
+            if row.is_away:  # of one of several servers of a class: nobody can have the shard here
+                tables = await cast("Spreadable", self.inner).open_slots()
+                try:
+                    data = self.check_value(is_whole=self.is_mending or await _is_empty(self.inner))
+                    await tables.keep(CHECK, CHECK_SLOT, data, now=now)
+                finally:
+                    await tables.close()
+                await self._take_in()
                 return
             mine = await self.inner.claim(node, [shard], now=now, seen={shard: row.epoch})
         if shard in mine:
@@ -188,6 +217,13 @@ class SealedStore:
                 await self.inner.release(node, mine)
             if outcome is not None and not isinstance(outcome, Fenced):
                 raise outcome
+
+    async def sealed_with(self) -> tuple[str, bool]:
+        """The key that the store says it needs, and whether it takes nothing that is not sealed."""
+        data = await _check_row(self.inner)
+        if data is None:
+            return "", False
+        return id_of(data), bool(decode(self.sealing.ring.open(data, about_row(CHECK, CHECK_SLOT)))["is_whole"])
 
     def check_value(self, *, is_whole: bool) -> bytes:
         """The row that says which key the store needs, and whether everything in it is sealed."""
@@ -207,8 +243,7 @@ class SealedStore:
         guards: Mapping[int, Guard] = NO_GUARDS,
         each: bool = False,
     ) -> list[Obstacle]:
-        if not self._has_check and not await self._take_in():  # by a process that owns nothing, before any that does
-            await self._leave_check(f"keys-{id(self):x}", {}, now)
+        await self.note_key(now)
         sealed = [self.sealing.timer(timer) for timer in timers]
         found = await self.inner.insert(sealed, now=now, receipt=receipt, guards=guards, each=each)
         return [self._open_obstacle(timers[one.index].id, one) for one in found]

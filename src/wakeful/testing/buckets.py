@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from wakeful.store.bucket.storage import Refused, Unsure
+from wakeful.store.bucket.storage import Refused, Unsure, is_within
 from wakeful.store.bucket.url import LENT
 
 T = TypeVar("T")
@@ -22,8 +22,8 @@ class EmulatedBucket:
     """Objects under keys, with creates that succeed once, and faults drawn from one seed.
 
     `latency_s` passes in each request. Of so many requests, each a share of one: `refused` are answered with 409, 429 or
-    503 and not done; of `lost` nobody hears, and a third each were done, were not done, and are done a few requests later.
-    `late_lists` show what was there so many requests ago. `ignores_conditions` makes it one of the storages that overwrite
+    503 and not done; of `lost` nobody hears, and a third each were done, were not done, and are done later, up to
+    `stray_max` requests. `late_lists` show what was there so many requests ago. `ignores_conditions` makes it one of the storages that overwrite
     what a create should have left alone: a store must refuse it.
 
     >>> from wakeful.testing.buckets import EmulatedBucket
@@ -40,18 +40,23 @@ class EmulatedBucket:
         refused: float = 0.0,
         lost: float = 0.0,
         late_lists: int = 0,
+        stray_max: int = 11,
         ignores_conditions: bool = False,
     ) -> None:
         self.latency_s = latency_s
         self.refused = refused
         self.lost = lost
         self.late_lists = late_lists
+        self.stray_max = stray_max
         self.ignores_conditions = ignores_conditions
         self.is_down = False  # every request is lost, and none is done
         self.is_forbidden = False  # as with credentials that have expired
         self.objects: dict[str, bytes] = {}
+        self.write_times: dict[str, int] = {}
+        self.clock: Callable[[], int] = lambda: int(time.time() * 1_000)
         self.counts: Counter[str] = Counter()  # of requests by verb, and of bytes `sent` and `received`
         self.on_request: Callable[[str, str], None] = lambda verb, key: None  # may raise, or wait
+        self.on_answer: Callable[[str, str], None] = lambda verb, key: None  # the same, once it was done
         self.place = f"bucket:@{id(self):x}"
         self._dice = random.Random(seed)
         self._lock = threading.RLock()
@@ -60,11 +65,11 @@ class EmulatedBucket:
             tuple[int, str, bool]
         ] = []  # what lists are to show late: since which request, key, whether it is there
 
-    def url(self, *, cache: str | Path, lease: str = "15s") -> str:
+    def url(self, *, cache: str | Path) -> str:
         """How a program in this process names it."""
         name = f"{id(self):x}"
         LENT[name] = self
-        return f"bucket:@{name}?cache={cache}&lease={lease}"
+        return f"bucket:@{name}?cache={cache}"
 
     @property
     def requests(self) -> int:
@@ -74,7 +79,7 @@ class EmulatedBucket:
         self.counts["sent"] += len(data)
         with self._request("create", key) as request:
             if request.is_stray:
-                self._strays.append((self.requests + self._dice.randrange(1, 12), key, data))
+                self._strays.append((self.requests + self._dice.randint(1, self.stray_max), key, data))
             return request.answer(lambda: self._create(key, data))
 
     def put(self, key: str, data: bytes) -> None:
@@ -88,9 +93,15 @@ class EmulatedBucket:
             self.counts["received"] += len(found or b"")
             return found
 
-    def keys(self, prefix: str) -> list[str]:
+    def keys(self, prefix: str, *, after: str = "", until: str | None = None) -> list[str]:
         with self._request("list", prefix) as request:
-            return request.answer(lambda: self._list(prefix))
+            return [key for key in request.answer(lambda: self._list(prefix)) if is_within(key, prefix, after, until)]
+
+    def write_time(self, key: str) -> int | None:
+        with self._request("head", key) as request:
+            return request.answer(
+                lambda: self.write_times.get(key, 0) // 1_000 * 1_000 if key in self.objects else None
+            )
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
@@ -118,7 +129,8 @@ class EmulatedBucket:
         except BaseException:
             self._lock.release()
             raise
-        return _Request(self._lock, self.place, fate if fate != "stray" or verb == "create" else "not done")
+        fate = fate if fate != "stray" or verb == "create" else "not done"
+        return _Request(self._lock, self.place, fate, lambda: self.on_answer(verb, key))
 
     def _arrive(self) -> None:
         arrived = [stray for stray in self._strays if stray[0] <= self.requests]
@@ -136,6 +148,7 @@ class EmulatedBucket:
         if key not in self.objects:
             self._changes.append((self.requests, key, True))
         self.objects[key] = data
+        self.write_times[key] = self.clock()
 
     def _remove(self, key: str) -> None:
         if self.objects.pop(key, None) is not None:
@@ -152,10 +165,11 @@ class EmulatedBucket:
 class _Request:
     """One request that is under way, alone at the bucket."""
 
-    def __init__(self, lock: Any, place: str, fate: str) -> None:
+    def __init__(self, lock: Any, place: str, fate: str, on_answer: Callable[[], None]) -> None:
         self._lock = lock
         self._place = place
         self._fate = fate
+        self._on_answer = on_answer
 
     @property
     def is_stray(self) -> bool:
@@ -172,5 +186,7 @@ class _Request:
     def __enter__(self) -> "_Request":
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         self._lock.release()
+        if kind is None:
+            self._on_answer()

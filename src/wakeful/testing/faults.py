@@ -19,6 +19,7 @@ from wakeful.store.protocol import (
     Query,
     Range,
     Receipt,
+    RunMarks,
     ShardRow,
     Store,
     Swap,
@@ -122,6 +123,7 @@ class FaultyStore:
         self.inner = inner
         self.url = inner.url
         self.shared = inner.shared
+        self.rhythm, self.keeps_time, self.needs_looks = inner.rhythm, inner.keeps_time, inner.needs_looks
         self.local = inner.local
         self._faults = faults
         self._warp = warp
@@ -145,6 +147,10 @@ class FaultyStore:
     @property
     def shows_locks(self) -> bool:
         return self.inner.shows_locks
+
+    @property
+    def run_marks(self) -> RunMarks | None:
+        return self.inner.run_marks
 
     def cut(self) -> None:
         self.is_cut = True
@@ -356,6 +362,9 @@ class FaultyStore:
         if self.told is not None and not self._is_instant:
             with self._warp.outside():  # else the world's time could jump while a real server's hint is on its way
                 await self.told()
+
+    async def look(self) -> None:
+        await self._pass("look", self.inner.look)
 
     def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:
         self.inner.watch(lambda hints: None if self.is_cut else heard(hints))

@@ -31,11 +31,16 @@ class DriftingClock:
         self._rate = rate
         self._true_base = warp.now()
         self._own_base = warp.now() + ahead_ms
+        self._set_by = 0
         self._watchers: list[Callable[[int], object]] = []
         self._frozen: list[_Call] | None = None  # what fell due while the process stood still
 
     def now(self) -> int:
         return self._own_base + int((self._warp.now() - self._true_base) * self._rate)
+
+    def ticks(self) -> int:
+        """Nanoseconds of the machine's other clock, which goes at the same rate and which nobody can set."""
+        return (self.now() - self._set_by) * 1_000_000
 
     def call_at(self, at_ms: int, callback: Callable[[], object]) -> Handle:
         wait_ms = max(0.0, (at_ms - self.now()) / self._rate)
@@ -59,6 +64,7 @@ class DriftingClock:
     def step(self, by_ms: int) -> None:
         """Somebody sets it."""
         self._own_base += by_ms
+        self._set_by += by_ms
         for stepped in list(self._watchers):
             stepped(by_ms)
 

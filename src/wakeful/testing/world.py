@@ -2,15 +2,18 @@
 
 import asyncio
 import random
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wakeful.notices.feature import NoticeFeature
 from wakeful.policy.lease import lease_of
 from wakeful.policy.limits import Limits
+from wakeful.policy.spread import first_map
 from wakeful.runtime.homes import Homes
 from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
+from wakeful.runtime.spread import ClassSpread
 from wakeful.store import Disk, MemoryStore, open_url
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.store.sealed_store import beneath, with_keys
@@ -39,12 +42,20 @@ if TYPE_CHECKING:
 class Beside:
     """Always in memory, whatever the app's own stores are: a world touches nothing outside."""
 
-    def __init__(self, ground: Ground, places: list[str]) -> None:
+    def __init__(self, ground: Ground, places: Mapping[str, object]) -> None:
         self._ground = ground
-        self._disks = {place: Disk() for place in places}
+        # Of a class on several servers each has its slots as they are dealt at first: they stay where they are.
+        self._servers = {
+            place: {name: f"{place}:{name}" for name in kept}
+            for place, kept in places.items()
+            if isinstance(kept, Mapping)
+        }
+        several = [disk for servers in self._servers.values() for disk in servers.values()]
+        names = [place for place in places if place not in self._servers] + several
+        self._disks = {name: Disk() for name in names}
         self._nodes: dict[str, tuple[Node, FaultyStore]] = {}
         self._homes: Homes[Node] | None = None
-        self.faults = {place: Faults() for place in places}
+        self.faults = {name: Faults() for name in names}
 
     async def start(self, main: Node) -> None:
         """A node for each of the stores, and calls between them all."""
@@ -52,11 +63,19 @@ class Beside:
         for place, disk in self._disks.items():
             store = FaultyStore(MemoryStore(disk), self.faults[place], ground.warp)
             self._nodes[place] = (ground.make_node(main.name, store, ground.warp), store)
-        self._homes = main.homes = Homes(main, {place: node for place, (node, _) in self._nodes.items()})
+        plain = {place: node for place, (node, _) in self._nodes.items() if ":" not in place}
+        self._homes = main.homes = Homes(main, plain, dict(map(self._spread, self._servers)))
         for node, _ in self._nodes.values():
             node.homes, node.events = self._homes, main.events
             ground.app.deployment.equip(node)
             await node.start()
+
+    def _spread(self, cls: str) -> tuple[str, ClassSpread[Node]]:
+        servers = {name: self._nodes[place][0] for name, place in self._servers[cls].items()}
+        spread = ClassSpread(cls, servers, first_map(cls, list(servers)))
+        for node in servers.values():
+            node.spread = spread
+        return cls, spread
 
     def kill(self) -> None:
         for node, store in self._nodes.values():
@@ -152,7 +171,7 @@ class World:
         self._store: FaultyStore | None = None
         self._node: Node | None = None
         self._lives = 0
-        self._beside = Beside(self, list(app.deployment.places))
+        self._beside = Beside(self, app.deployment.places)
         self.webhooks = WebhookReceiver()  # nothing goes out
 
     async def __aenter__(self) -> "World":
@@ -413,6 +432,7 @@ class World:
             links=links,
             lease=self.lease,
             address=address,
+            ticks=getattr(clock, "ticks", None),
         )
 
     def open_disk(self, *, shared: bool) -> Store:

@@ -447,7 +447,9 @@ def _not_linked(to: Address, error: BaseException, *, is_tls: bool) -> BaseExcep
         # It may as well have been stopped just then, so this can't be `WrongCertificate`.
         because = "it hung up, as it does on a certificate that its authority has not signed"
     elif isinstance(error, FileNotFoundError) and to.is_unix:
-        why = f"{to} is no socket of this machine; listen on HOST:PORT to be reached from others"
+        why = (
+            f"{to} is no socket of this machine: its process has ended, or is elsewhere and should listen on HOST:PORT"
+        )
         return LinkLost(why, was_sent=False, code="link.elsewhere")
     elif isinstance(error, Malformed | HungUp | OSError):
         because = str(error) or "it hung up"

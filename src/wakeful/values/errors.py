@@ -48,6 +48,7 @@ WakefulError
 │   ├── OutcomeUnknown          connection or disk broke while committing; retry with a request key
 │   ├── LinkLost                the connection to another node is gone (says whether the call had been sent)
 │   │   └── WrongNode           another node than expected answers at that address; nothing was sent
+│   ├── SlotMoved               the object is on its way from one server of its class to another; nothing was begun
 │   ├── ObjectTooNew            a newer program has migrated the object; nothing was touched
 │   └── NotRunning              the app or node is not started, or stopping
 ├── ClusterError                this node and the others can't be one cluster as they are
@@ -79,6 +80,7 @@ BaseException
 (True, True)
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 
@@ -355,6 +357,19 @@ class Unavailable(WakefulError):
 
 class StoreDown(Unavailable):
     default_code = "store.down"
+
+
+class SlotMoved(Unavailable):
+    """The object's slot is on its way from one server of its class to another, or has just arrived: nothing was begun.
+
+    `slots` are those that were not where they were looked for.
+    """
+
+    default_code = "slot.moved"
+
+    def __init__(self, message: str = "", *, slots: Sequence[int] = (), code: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.slots = tuple(slots)
 
 
 class OutcomeUnknown(Unavailable):

@@ -189,7 +189,7 @@ def stand(rows: Sequence[NodeRow], owners: Sequence[ShardRow], now: int) -> Memb
         ClusterMember(row, state_of(row, now), row.lease_until - now, owned.pop(row.node, []))
         for row in sorted(rows, key=lambda row: row.node)
     ]
-    return Members(now, nodes, [shard.shard for shard in owners if shard.owner is None], owned)
+    return Members(now, nodes, [shard.shard for shard in owners if shard.owner is None and not shard.is_away], owned)
 
 
 def state_of(row: NodeRow, now: int) -> str:

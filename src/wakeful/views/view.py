@@ -1,7 +1,7 @@
 """Layer 5. Through what does somebody look: the stores of a running program, or one that somebody else runs?"""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -53,6 +53,11 @@ class View:
     def of_store(cls, store: Store, now: int) -> "View":
         """One store at that time, beside whoever runs it."""
         return cls(Onlooker(store, now), None)
+
+    @classmethod
+    def of_stores(cls, stores: Sequence[Store], at: Callable[[ObjectId], Store], now: int) -> "View":
+        """Several stores of one program at that time; `at` says in which an object lives."""
+        return cls(Onlookers(stores, at, now), None)
 
     def now(self) -> int:
         """The time there, in milliseconds."""
@@ -139,6 +144,22 @@ class Onlooker:
 
     async def recall(self, id: ObjectId, key: str) -> "Remembered | None":
         return await self.store.recall(id, key, now=self._now)
+
+
+class Onlookers(Onlooker):
+    """The same of several stores, the first of them the main one."""
+
+    def __init__(self, stores: Sequence[Store], at: Callable[[ObjectId], Store], now: int) -> None:
+        super().__init__(stores[0], now)
+        self._at = at
+        self._homes = {id(store): Onlooker(store, now) for store in stores}
+        self.all_homes = list(self._homes.values())
+
+    def home(self, id_: ObjectId) -> Onlooker:
+        return self._homes[id(self._at(id_))]
+
+    async def recall(self, id: ObjectId, key: str) -> "Remembered | None":
+        return await self.home(id).recall(id, key)
 
 
 def is_shown(cls: str, asked: str | None = None) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.compat.workers.failures import JsException, Reset, as_js_error
 from wakeful.compat.workers.ids import IdKey
 from wakeful.compat.workers.values import Promise, Settled, Work, result_of, start_task
-from wakeful.runtime.beside import StandingTurn
+from wakeful.runtime.events_turn import StandingTurn
 from wakeful.runtime.gates import Gated
 from wakeful.runtime.turn import CURRENT
 from wakeful.values.errors import BadInput, WakefulError

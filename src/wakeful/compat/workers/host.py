@@ -219,7 +219,7 @@ class Host:
             return
         async with self._making:
             if self._object is not None:
-                return
+                return  # type: ignore[unreachable]
             assert self._id is not None
             assert self._state is not None
             if name is not None and len(name) <= NAME_CHARS_MAX:

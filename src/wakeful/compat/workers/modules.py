@@ -109,7 +109,7 @@ class JsModule(ModuleType):
 
     def __await__(self) -> Generator[Any, None, "JsModule"]:
         return self
-        yield  # pragma: no cover  (makes this a generator)
+        yield  # type: ignore[unreachable]  # pragma: no cover  (makes this a generator)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{self.__name__}.{name} is not here; docs/cloudflare.md says what is")

@@ -13,7 +13,8 @@ from wakeful.compat.workers.ids import CONTENT_BYTES, DurableObjectId, id_of_tex
 from wakeful.compat.workers.rpc import Given, Packed, Path, Property, RpcPromise, loans_of, promise
 from wakeful.compat.workers.values import option_of, text_of
 from wakeful.compat.workers.web import NO_FREIGHT, Freight, Request, Response, request_data, response_of, unpack
-from wakeful.runtime.beside import StandingTurn, come_back
+from wakeful.runtime.beside import come_back
+from wakeful.runtime.events_turn import StandingTurn
 from wakeful.runtime.turn import CURRENT
 from wakeful.values.errors import UnknownMethod
 from wakeful.values.ids import ObjectId

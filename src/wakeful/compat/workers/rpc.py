@@ -17,7 +17,8 @@ from wakeful.compat.workers.failures import JsException, JsTypeError
 from wakeful.compat.workers.sources import start_in
 from wakeful.compat.workers.values import note_failure, result_of
 from wakeful.compat.workers.web import Freight, pack, unpack
-from wakeful.runtime.beside import StandingTurn, come_back, continue_chain
+from wakeful.runtime.beside import come_back, continue_chain
+from wakeful.runtime.events_turn import StandingTurn
 from wakeful.runtime.turn import CURRENT
 from wakeful.values.errors import Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId, shard_of

@@ -13,7 +13,7 @@ from wakeful.compat.workers.ids import DurableObjectId
 from wakeful.compat.workers.sockets import Sockets, WebSocket, WebSocketRequestResponsePair
 from wakeful.compat.workers.sync_storage import KvStorage, SqlStorage, list_options, take_refusal
 from wakeful.compat.workers.values import Map, Promise, Settled, dress, key_of, option_of, plain, result_of, start_task
-from wakeful.runtime.beside import StandingTurn
+from wakeful.runtime.events_turn import StandingTurn
 from wakeful.runtime.gates import Gated
 from wakeful.runtime.storage import Storage as Rows
 from wakeful.runtime.turn import RefusedWrite, Turn

@@ -191,7 +191,7 @@ class Settled:
         if self._error is not None:
             raise self._error
         return self._value
-        yield  # pragma: no cover  (makes this a generator)
+        yield  # type: ignore[unreachable]  # pragma: no cover  (makes this a generator)
 
 
 def start_task(

@@ -344,7 +344,7 @@ class Response(_Body):
         """`await response.json()` reads one; `Response.json(data, …)` makes one."""
         if isinstance(self, Response):
             return self._read_json()
-        return Response.from_json(self, *args, **options)
+        return Response.from_json(self, *args, **options)  # type: ignore[unreachable]
 
     async def _read_json(self) -> Any:
         return await _parse_json(await self._read(), {})

@@ -4,6 +4,7 @@ Its synchronous calls, in threads of ours: its asynchronous ones were seen to ab
 try again by itself: whether a create that was lost was done is for `Patient` to find out.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ import obstore
 from obstore import exceptions
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from wakeful.store.bucket.storage import Refused, Unsure
+from wakeful.store.bucket.storage import Refused, Unsure, is_within
 from wakeful.values.errors import BadUrl
 
 T = TypeVar("T")
@@ -44,7 +45,10 @@ class CloudStorage:
         try:
             self._store = _open(scheme, bucket, prefix, options)
         except (exceptions.BaseError, ValueError) as error:
-            raise BadUrl(f"{place} can't be opened: {_first_line(error)}") from None
+            said = _first_line(error)
+            if "Account must be specified" in said:
+                said += "; name it with ?account=NAME or $AZURE_STORAGE_ACCOUNT_NAME"
+            raise BadUrl(f"{place} can't be opened: {said}") from None
 
     def create(self, key: str, data: bytes) -> bool:
         try:
@@ -69,13 +73,29 @@ class CloudStorage:
                 raise Refused(f"{self.place}: {_first_line(error)}") from None
             return None
 
-    def keys(self, prefix: str) -> list[str]:
+    def keys(self, prefix: str, *, after: str = "", until: str | None = None) -> list[str]:
         folder = prefix.rpartition("/")[0]
+
+        def look() -> list[str]:
+            found: list[str] = []
+            for rows in obstore.list(self._store, folder, offset=after or None, chunk_size=1_000):
+                found += [row["path"] for row in rows]
+                if until is not None and found and found[-1] > until:
+                    break  # they come in their order, from the three large providers
+            return found
+
         try:
-            found = self._ask(lambda: [row["path"] for rows in obstore.list(self._store, folder) for row in rows])
+            found = self._ask(look)
         except FileNotFoundError as error:
             raise Refused(f"{self.place}: {_first_line(error)}") from None
-        return sorted(key for key in found if key.startswith(prefix))
+        return sorted(key for key in found if is_within(key, prefix, after, until))
+
+    def write_time(self, key: str) -> int | None:
+        try:
+            found = self._ask(lambda: obstore.head(self._store, key))
+        except FileNotFoundError:
+            return None
+        return int(found["last_modified"].timestamp()) * 1_000
 
     def delete(self, keys: Sequence[str]) -> None:
         for at in range(0, len(keys), _DELETES_MAX):
@@ -104,6 +124,10 @@ class CloudStorage:
             if any(word in text for word in _LASTING_WORDS):
                 raise Refused(f"{self.place}: {_first_line(error)}") from None
             raise Unsure(f"{self.place}: {_first_line(error)}") from None
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # a fault of the client's own, which is no `Exception`
+                raise
+            raise Unsure(f"{self.place}: the client of the storage failed: {_first_line(error)}") from None
 
 
 def _open(scheme: str, bucket: str, prefix: str, options: Mapping[str, str]) -> Any:
@@ -123,5 +147,19 @@ def _open(scheme: str, bucket: str, prefix: str, options: Mapping[str, str]) -> 
     return GCSStore(bucket, **more)
 
 
+# Where the client looks for the machine's own role when nothing else is said; not every machine has one.
+_ROLE = "http://169.254.169.254/"
+_NO_CREDENTIALS = (
+    "no credentials were found: give them in the environment (AWS_ACCESS_KEY_ID, AZURE_STORAGE_ACCOUNT_KEY, "
+    "GOOGLE_APPLICATION_CREDENTIALS and their kin), or run where the machine has a role; "
+)
+_CAUSE = re.compile(r'(?:message|error): "([^"]+)"|(InvalidCertificate\(\w+)')
+
+
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    """What the client says, and of what it says below that the reason, which is on none of its first lines."""
+    text = str(error).strip() or type(error).__name__
+    first, *more = text.splitlines()
+    causes = [found[1] or f"{found[2]})" for found in _CAUSE.finditer("\n".join(more))]
+    because = f" ({causes[-1][:100]})" if causes and causes[-1] not in first else ""
+    return f"{_NO_CREDENTIALS if _ROLE in first else ''}{first[:300]}{because}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from wakeful.store.bucket.storage import Refused
+from wakeful.store.bucket.storage import Refused, is_within
 
 
 class FolderStorage:
@@ -32,7 +32,12 @@ class FolderStorage:
         return True
 
     def put(self, key: str, data: bytes) -> None:
-        os.replace(self._write(key, data), self._folder / key)
+        made = self._write(key, data)
+        try:
+            os.replace(made, self._folder / key)
+        except OSError as error:
+            os.unlink(made)
+            raise Refused(f"{self.place}: {error.strerror}: {key}") from None
 
     def get(self, key: str) -> bytes | None:
         try:
@@ -42,10 +47,16 @@ class FolderStorage:
         except OSError as error:
             raise Refused(f"{self.place}: {error.strerror}: {key}") from None
 
-    def keys(self, prefix: str) -> list[str]:
+    def keys(self, prefix: str, *, after: str = "", until: str | None = None) -> list[str]:
         top = self._folder / prefix.rpartition("/")[0]
         found = [path.relative_to(self._folder).as_posix() for path in top.rglob("*") if path.is_file()]
-        return sorted(key for key in found if key.startswith(prefix))
+        return sorted(key for key in found if is_within(key, prefix, after, until))
+
+    def write_time(self, key: str) -> int | None:
+        try:
+            return int(os.stat(self._folder / key).st_mtime) * 1_000
+        except FileNotFoundError:
+            return None
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
@@ -60,8 +71,12 @@ class FolderStorage:
             descriptor, made = tempfile.mkstemp(dir=self._folder / ".new")
         except OSError as error:
             raise Refused(f"{self.place}: {error.strerror}: {key}; make the folder writable") from None
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            os.unlink(made)
+            raise Refused(f"{self.place}: {error.strerror}: {key}; make room on its disk") from None
         return made

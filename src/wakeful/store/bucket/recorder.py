@@ -8,9 +8,10 @@ by key, and none asks for the time or for chance.
 import sqlite3
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
-from wakeful.store.bucket.log import Statement
+from wakeful.store.bucket.records import Statement
 from wakeful.store.sqlite.statements import SQL
 from wakeful.values.errors import StoreError
 
@@ -73,9 +74,14 @@ class Recorder:
 # objects hold, and shall not get further than that.
 _ALLOWED = (
     sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ,
-    sqlite3.SQLITE_SAVEPOINT, sqlite3.SQLITE_RECURSIVE,
+    sqlite3.SQLITE_SAVEPOINT,
 )  # fmt: skip
 _FUNCTIONS = ("coalesce", "count", "max", "min", "length", "glob", "like", "lower", "instr")
+
+# And how much: an insert of a hundred thousand jobs takes a hundredth of it. In instructions of SQLite, so that it is the
+# same on every machine: half a minute of a busy one.
+_STEP = 1_000_000
+STEPS_MAX = 1_000
 
 
 def _judge(action: int, first: str | None, second: str | None, database: str | None, trigger: str | None) -> int:
@@ -86,15 +92,18 @@ def _judge(action: int, first: str | None, second: str | None, database: str | N
 
 def replay(db: sqlite3.Connection, statements: Iterable[Statement], key: str) -> None:
     """Do them again, inside a transaction; `StoreError` names the record that does more than a record may."""
+    steps = count(1)
     db.set_authorizer(_judge)
+    db.set_progress_handler(lambda: next(steps) > STEPS_MAX, _STEP)
     try:
         for sql, parameters in statements:
             db.execute(sql, parameters)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError, TypeError, IndexError) as error:
         raise StoreError(
             f"{key} can't be applied ({error}): it is not what Wakeful wrote there, or what came before it is not; restore "
             "the prefix from a backup",
             code="store.replay",
         ) from None
     finally:
+        db.set_progress_handler(None, 0)
         db.set_authorizer(None)

@@ -1,6 +1,6 @@
 """Layer 2. The seam beneath the bucket store: what must object storage be able to do?
 
-Five verbs, called in threads. Everything that must be right rests on one of them: `create` makes an object unless there
+Six verbs, called in threads. Everything that must be right rests on one of them: `create` makes an object unless there
 is one of that name, and of two who try one succeeds. It has three outcomes: yes, no, and *can't know*; what can't be
 known is asked again with the same bytes, and then the bytes that are there tell whose they are.
 """
@@ -54,13 +54,23 @@ class ObjectStorage(Protocol):
         """What is there, as the last successful write left it; None when nothing is."""
         ...
 
-    def keys(self, prefix: str) -> list[str]:
-        """Keys that begin so, in byte order. Only for tidying: it may be late, so nothing may rest on it."""
+    def keys(self, prefix: str, *, after: str = "", until: str | None = None) -> list[str]:
+        """Keys that begin so, in byte order: those behind `after`, up to `until`. It may be late, so nothing may rest on it
+        but tidying, and finding out that something is missing.
+        """
+        ...
+
+    def write_time(self, key: str) -> int | None:
+        """When what is there was written, by the storage's own clock: whole seconds, in milliseconds; None when nothing is."""
         ...
 
     def delete(self, keys: Sequence[str]) -> None:
         """Remove these, also when some are gone."""
         ...
+
+
+def is_within(key: str, prefix: str, after: str, until: str | None) -> bool:
+    return key.startswith(prefix) and key > after and (until is None or key <= until)
 
 
 class Patient:
@@ -73,14 +83,18 @@ class Patient:
 
     def create(self, key: str, data: bytes) -> bool:
         """Whether it was made of these very bytes, by this call or one before it; no two writers may give the same bytes."""
+        return self.create_or_get(key, data) == data
+
+    def create_or_get(self, key: str, data: bytes) -> bytes:
+        """What is there now: these bytes, or those of whoever was quicker."""
         unsure: Unsure | None = None
         for rest_s in self._rests():
             try:
                 if self.storage.create(key, data):
-                    return True
+                    return data
                 there = self.storage.get(key)
                 if there is not None:
-                    return there == data
+                    return there
             except Unsure as error:
                 unsure = error
             except Refused as error:
@@ -89,10 +103,19 @@ class Patient:
                 raise OutcomeUnknown(
                     f"{error.message}; what was on its way may have arrived", code=error.code
                 ) from None
-            self.wait(rest_s)
+            self._rest(rest_s, unsure)
         raise OutcomeUnknown(
             f"{self.storage.place} did not say whether {key} was written: {unsure.message if unsure else 'it comes and goes'}"
         )
+
+    def _rest(self, seconds: float, unsure: Unsure | None) -> None:
+        """The store may be closed meanwhile, which leaves open what became of the request."""
+        try:
+            self.wait(seconds)
+        except StoreDown as error:
+            if unsure is None:
+                raise
+            raise OutcomeUnknown(f"{error.message}, and {unsure.message}", code=error.code) from None
 
     def get(self, key: str) -> bytes | None:
         return self._try(lambda: self.storage.get(key))
@@ -100,8 +123,11 @@ class Patient:
     def put(self, key: str, data: bytes) -> None:
         self._try(lambda: self.storage.put(key, data))
 
-    def keys(self, prefix: str) -> list[str]:
-        return self._try(lambda: self.storage.keys(prefix))
+    def keys(self, prefix: str, *, after: str = "", until: str | None = None) -> list[str]:
+        return self._try(lambda: self.storage.keys(prefix, after=after, until=until))
+
+    def write_time(self, key: str) -> int | None:
+        return self._try(lambda: self.storage.write_time(key))
 
     def delete(self, keys: Sequence[str]) -> None:
         if keys:

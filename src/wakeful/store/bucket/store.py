@@ -1,53 +1,79 @@
 """Layer 2. The store as a bucket: which of it is the SQLite store's, and what is done otherwise?
 
 Verbs, tables and reads are those of the SQLite store, on a local file that can be thrown away. What is written goes into
-the bucket first (`writer.py`), and who may write is decided there (`owners.py`, `log.py`).
+the bucket first, at the next slot of the one log that all nodes write (`writer.py`, `shared_log.py`), so each node's file
+comes to hold what all of them wrote.
 """
 
 import asyncio
 import sqlite3
 import tempfile
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
-from wakeful.store.bucket.recovery import look
-from wakeful.store.bucket.session import OwnerSession
-from wakeful.store.bucket.storage import ObjectStorage, Patient
+from msgspec.structs import replace
+
+from wakeful.policy.lease import Rhythm
+from wakeful.store.bucket.replica import LogNews
+from wakeful.store.bucket.session import BucketSession
+from wakeful.store.bucket.storage import ObjectStorage
 from wakeful.store.bucket.url import BucketUrl, parse_url
 from wakeful.store.bucket.writer import BucketWriter
-from wakeful.store.sqlite import schema
-from wakeful.store.sqlite.owner import FileOwnership
+from wakeful.store.protocol import Hint, NodeRow, Query, Range, ShardRow, Table
+from wakeful.store.sqlite.owner import FileOwnership, owner_of
 from wakeful.store.sqlite.reads import FileReader
-from wakeful.store.sqlite.store import Pruned, SqliteStore
+from wakeful.store.sqlite.statements import SQL
+from wakeful.store.sqlite.store import SqliteStore
 from wakeful.store.sqlite.writer import down
 from wakeful.store.table_copy import Copying
-from wakeful.values.errors import StoreDown, StoreError
+from wakeful.values.commits import Info, Loaded, Remembered
+from wakeful.values.errors import FileOwned, StoreError
+from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.timers import Entry, Parked, Timer
 
 T = TypeVar("T")
+CACHES_MAX = 64  # processes of one machine on one prefix
+_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux has it
+
+
+def suspended_s() -> float:
+    """For how long this machine has slept since it was started, which the clock of an event loop does not count."""
+    return time.clock_gettime(_BOOT) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 class BucketStore(SqliteStore):
-    """A prefix of a bucket, owned by one process at a time; others may read.
+    """A prefix of a bucket, which several nodes share.
 
     An acknowledged write is in the bucket. The local file (`cache`) is only what makes reads quick: it may be deleted at
-    any time, and is brought back from the bucket.
+    any time, and is brought back from the bucket. Reads of what this node owns come from it at once; reads of anything
+    else look first whether others have written.
 
     >>> from wakeful.store import open_url
     >>> open_url("s3://acme/wakeful?region=eu-central-1").url
     's3://acme/wakeful?region=eu-central-1'
     """
 
+    shared = True
+    rhythm = Rhythm(lease_ms=15_000, round_ms=2_000)  # a look is a request, and a renewal is one that writes
+    listens = tells = needs_looks = True  # what others write is heard of by whoever reads it
+
     def __init__(self, where: BucketUrl, *, url: str, storage: ObjectStorage | None = None) -> None:
         super().__init__(where.cache, url=url)
         self._where = where
         self._storage = storage
-        self._session: OwnerSession | None = None
-        self._own: set[str] = set()  # tokens of sessions of this store that are over
-        self._last = 0  # the number of the last session
+        self._session: BucketSession | None = None
+        self._follower: BucketWriter | None = None  # of a process that only looks
         self._is_probed = False
         self._identity = ""
+        self._names: set[str] = set()  # nodes that claimed through this store
+        self._dead: set[str] = set()  # nodes whose local file is ours now: they died
+        self._has_looked = False
+        self._mine: frozenset[int] | None = None  # the shards that are theirs; None when it must be looked up
+        self._heard: Callable[[Sequence[Hint]], None] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None  # of a reader's copy
         self._turn = threading.Lock()  # one thread at a time touches the local file from outside its writer
 
@@ -74,10 +100,7 @@ class BucketStore(SqliteStore):
     # open, close, migrate
 
     async def open(self, *, now: int, readonly: bool = False) -> None:
-        """Take the prefix over, or raise `FileOwned` with the name of who has it; opened again, after a failure, it begins a new session.
-
-        `readonly` makes a copy of its own, of what the bucket holds now.
-        """
+        """Bring the local file to what the bucket holds. `readonly` has a file of its own, and changes nothing in the bucket."""
         if readonly:
             await self.close()
             await self._open_copy()
@@ -87,34 +110,32 @@ class BucketStore(SqliteStore):
         try:
             self._lock_cache(now)
             session = await self._begin(now=now)
-            assert session.log is not None
-            self._open_writer = BucketWriter(self.path, session.log, session.on_written)
+            self._open_writer = BucketWriter(session, self._on_moved)
             self._open_reader = FileReader(self.path)
-            session.on_lost = self._on_lost
-            if session.number != self._last + 1:
-                self._pruned = Pruned()  # others have written since
-            self._last = session.number
         except BaseException as error:
             await (self._disconnect() if is_ours else self.close())
             raise (down(error) if isinstance(error, sqlite3.Error) else error) from None
 
-    async def _begin(self, *, now: int, is_migrating: bool = False) -> OwnerSession:
-        probe = sqlite3.connect(":memory:")
-        token: str = probe.execute("SELECT lower(hex(randomblob(16)))").fetchone()[0]  # a name that nobody else has
-        probe.close()
-        session = self._session = OwnerSession(self.storage, self.path, token, lease_s=self._where.lease_s)
-        own = frozenset(self._own)
-        self._own.add(token)
+    async def _begin(self, *, now: int, is_migrating: bool = False) -> BucketSession:
+        session = self._make_session()
 
         def begin() -> None:
             with self._turn:
-                session.begin(own, now=now, is_probed=self._is_probed, is_migrating=is_migrating)
+                session.begin(now=now, is_probed=self._is_probed, is_migrating=is_migrating)
 
         await self._in_thread(begin, session)
         self._is_probed, self._identity = True, f"{self.place} {session.birth}"
         return session
 
-    async def _in_thread(self, work: Callable[[], T], session: OwnerSession) -> T:
+    def _make_session(self) -> BucketSession:
+        probe = sqlite3.connect(":memory:")
+        token: str = probe.execute("SELECT lower(hex(randomblob(16)))").fetchone()[0]  # a name that nobody else has
+        probe.close()
+        loop_s = asyncio.get_running_loop().time
+        self._session = BucketSession(self.storage, self.path, token, lambda: loop_s() + suspended_s())
+        return self._session
+
+    async def _in_thread(self, work: Callable[[], T], session: BucketSession) -> T:
         """In a thread; cancelled, it ends the session, so that the thread does not go on for nobody."""
         try:
             return await asyncio.to_thread(work)
@@ -123,66 +144,61 @@ class BucketStore(SqliteStore):
             raise
 
     def _lock_cache(self, now: int) -> None:
-        """Have the local file for this process; the folder is made."""
+        """Have a local file for this process: the first that no other has. The folder is made."""
         if self._ownership is not None and not self._ownership.is_whole():
             self._ownership.release()
             self._ownership = None
-        if self._ownership is None:
+        if self._ownership is not None:
+            return
+        first = Path(self._where.cache)
+        try:
+            first.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise StoreError(f"{first.parent}: {error.strerror}; give another with ?cache=FOLDER") from None
+        for number in count(1):
+            self.path = str(first if number == 1 else first.with_name(f"{first.stem}-{number}{first.suffix}"))
+            last = owner_of(self.path).get("node")
             try:
-                Path(self.path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            except OSError as error:
-                raise StoreError(
-                    f"{Path(self.path).parent}: {error.strerror}; give another with ?cache=FOLDER"
-                ) from None
-            self._ownership = FileOwnership(self.path, now=now)
+                self._ownership = FileOwnership(self.path, now=now)
+                if isinstance(last, str):
+                    self._dead.add(last)  # its process has not let go of the file by itself
+                return
+            except FileOwned:
+                if number == CACHES_MAX:
+                    raise
 
     async def _open_copy(self) -> None:
         folder = self._folder = tempfile.TemporaryDirectory(prefix="wakeful-bucket-")
-        path = str(Path(folder.name) / "copy.db")
-        closed = threading.Event()
-
-        def wait(seconds: float) -> None:
-            if closed.wait(seconds):
-                raise StoreDown("the bucket store is closed")
-
+        self.path = str(Path(folder.name) / "copy.db")
         try:
-            birth = await asyncio.to_thread(look, Patient(self.storage, wait), path)
-            self._identity = f"{self.place} {birth}"
-            self._open_reader = FileReader(path)
-            self.path = path
+            session = self._make_session()
+            await self._in_thread(session.begin_looking, session)
+            self._identity = f"{self.place} {session.birth}"
+            self._ownership = FileOwnership(self.path, now=0)
+            self._follower = BucketWriter(session, self._on_moved)
+            self._open_reader = FileReader(self.path)
         except BaseException as error:
-            closed.set()
             await self.close()
             raise (down(error) if isinstance(error, sqlite3.Error) else error) from None
 
-    def _on_lost(self) -> None:
-        """Another process is the owner: nothing is written, and nothing read that may be old."""
-        writer = self._open_writer
-        if isinstance(writer, BucketWriter):
-            writer.broken = writer.broken or _loss_error(self.place)
-
-    @property
-    def _reader(self) -> FileReader:
-        if self._session is not None and self._session.lost:
-            raise _loss_error(self.place)
-        return super()._reader
-
     async def close(self) -> None:
-        is_sound = isinstance(self._open_writer, BucketWriter) and self._open_writer.broken is None
-        await self._disconnect(is_end=is_sound)
+        await self._disconnect()
+        ownership, self._ownership = self._ownership, None
+        if ownership is not None:
+            ownership.release()
         folder, self._folder = self._folder, None
         if folder is not None:
             folder.cleanup()
             self.path = self._where.cache
-        ownership, self._ownership = self._ownership, None
-        if ownership is not None:
-            ownership.release()
 
-    async def _disconnect(self, *, is_end: bool = False) -> None:
+    async def _disconnect(self) -> None:
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            await follower.close()
         await super()._disconnect()
         session, self._session = self._session, None
         if session is not None:
-            await asyncio.to_thread(session.end if is_end else session.cut)
+            await asyncio.to_thread(session.end)
 
     async def migrate(self, *, now: int) -> list[str]:
         if self._open_reader is not None:
@@ -190,28 +206,13 @@ class BucketStore(SqliteStore):
         try:
             self._lock_cache(now)
             session = await self._begin(now=now, is_migrating=True)
-            return await asyncio.to_thread(self._migrate, session, now)
+            return await self._in_thread(lambda: session.migrate(now), session)
         except sqlite3.Error as error:
             raise down(error) from None
         finally:
             await self.close()
 
-    def _migrate(self, session: OwnerSession, now: int) -> list[str]:
-        db = sqlite3.connect(self.path, isolation_level=None)
-        try:
-            steps = schema.pending(db, self.place)
-            if steps:
-                schema.apply(db, *steps, now=now)
-            schema.check_version(db, self.place)  # it may be newer than this program
-        finally:
-            db.close()
-        if steps:
-            session.snapshot()
-        session.end()
-        return [step.name for step in (steps if session.found_something else schema.MIGRATIONS)]
-
     async def open_copying(self, *, now: int, writes: bool) -> Copying:
-        """`FileOwned` when somebody runs it."""
         from wakeful.store.bucket.table_copy import BucketCopying
 
         try:
@@ -222,6 +223,122 @@ class BucketStore(SqliteStore):
             await self.close()
             raise
 
+    # what others write
 
-def _loss_error(place: str) -> StoreDown:
-    return StoreDown(f"another process has taken over {place}; it is waited for", code="store.sealed")
+    def _on_moved(self, news: LogNews) -> None:
+        self._mine = None
+        if self._open_reader is not None:
+            # A number that was the last comes again when its row is gone, whoever removed it.
+            end: int = self._open_reader.ask(SQL["ledger_end"])[0][0] or 0
+            self._pruned = self._pruned._replace(settled_to=min(self._pruned.settled_to, end))
+        if self._heard is not None and (news.hints or news.is_about_nodes):
+            loop = asyncio.get_running_loop()
+            if news.hints:
+                loop.call_soon(self._heard, news.hints)
+            if news.is_about_nodes:
+                loop.call_soon(self._heard, [])
+
+    def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:
+        self._heard = heard
+
+    async def look(self) -> None:
+        await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """See what others have written by now."""
+        follower = self._follower or self._open_writer
+        if isinstance(follower, BucketWriter):
+            await follower.look()
+
+    # nodes and shards
+
+    async def join(self, row: NodeRow) -> None:
+        self._names.add(row.node)
+        if self._ownership is not None:
+            self._ownership.tell_node(row.node)
+        await super().join(row)
+
+    async def claim(
+        self, node: str, shards: Sequence[int], *, now: int, seen: Mapping[int, int] | None = None
+    ) -> dict[int, int]:
+        self._names.add(node)
+        try:
+            return await super().claim(node, shards, now=now, seen=seen)
+        finally:
+            self._mine = None
+
+    async def release(self, node: str, epochs: Mapping[int, int]) -> None:
+        try:
+            await super().release(node, epochs)
+        finally:
+            self._mine = None
+
+    async def nodes(self) -> list[NodeRow]:
+        await self._catch_up()
+        self._has_looked = True
+        asyncio.get_running_loop().call_soon(self._forget_look)
+        rows = await super().nodes()
+        return [replace(row, is_here=False) if row.node in self._dead else row for row in rows]
+
+    async def owners(self) -> list[ShardRow]:
+        """Asked right after `nodes`, in the same pass of the event loop, one look is enough for both."""
+        if not self._has_looked:
+            await self._catch_up()
+        self._has_looked = False
+        return await super().owners()
+
+    def _forget_look(self) -> None:
+        self._has_looked = False
+
+    # reads: of what is this node's nobody else can have written anything that counts
+
+    async def _see(self, *ids: ObjectId) -> None:
+        mine = self._mine
+        if mine is None:
+            mine = self._mine = frozenset(row.shard for row in self._reader.owners() if row.owner in self._names)
+        if not all(shard_of(id) in mine for id in ids):
+            await self._catch_up()
+
+    async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
+        await self._see(*ids)
+        return await super().load(ids)
+
+    async def read(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
+        await self._see(id)
+        return await super().read(id, space, keys)
+
+    async def scan(self, id: ObjectId, space: int, range: Range) -> list[tuple[str, bytes]]:
+        await self._see(id)
+        return await super().scan(id, space, range)
+
+    async def recall(self, id: ObjectId, key: str, *, now: int) -> Remembered | None:
+        await self._see(id)
+        return await super().recall(id, key, now=now)
+
+    async def find_answers(self, query: Query, *, now: int) -> list[tuple[ObjectId, Remembered]]:
+        await self._catch_up()
+        return await super().find_answers(query, now=now)
+
+    async def find_objects(self, query: Query) -> list[Info]:
+        await self._catch_up()
+        return await super().find_objects(query)
+
+    async def find_timers(self, query: Query) -> list[Timer]:
+        await self._catch_up()
+        return await super().find_timers(query)
+
+    async def find_entries(self, query: Query) -> list[tuple[int, Entry]]:
+        await self._catch_up()
+        return await super().find_entries(query)
+
+    async def find_parked(self, query: Query) -> list[Parked]:
+        await self._catch_up()
+        return await super().find_parked(query)
+
+    async def count(self, what: Table, *, cls: str | None = None, key_prefix: str | None = None) -> int:
+        await self._catch_up()
+        return await super().count(what, cls=cls, key_prefix=key_prefix)
+
+    async def known_classes(self) -> list[str]:
+        await self._catch_up()
+        return await super().known_classes()

@@ -1,22 +1,22 @@
 """Layer 2. How do whole tables come out of a bucket, and into one?
 
-The prefix is owned for as long as it lasts. Rows go into a copy of the local file; the copy's snapshot is what commits them.
+Rows go into a copy of the local file, whose chunks are put into the bucket; one record that names them is what commits.
 """
 
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from wakeful.store.bucket.recovery import remove_file
-from wakeful.store.bucket.session import OwnerSession
+from wakeful.store.bucket.bootstrap import remove_file
+from wakeful.store.bucket.session import BucketSession
 from wakeful.store.sqlite.table_copy import SqliteCopying
 from wakeful.store.table_copy import Marks, Row
 
 
 class BucketCopying:
-    """The prefix, owned for as long as the copy lasts."""
+    """A copy of what the prefix held when this began."""
 
-    def __init__(self, session: OwnerSession, close: Callable[[], Awaitable[None]], *, writes: bool, now: int) -> None:
+    def __init__(self, session: BucketSession, close: Callable[[], Awaitable[None]], *, writes: bool, now: int) -> None:
         self._close = close
         self._session = session
         self._path = f"{session.path}-copying"
@@ -45,14 +45,13 @@ class BucketCopying:
         await self._inner.finish(marks)
 
     async def commit(self) -> None:
-        """The manifest of the snapshot is the commit: before it the bucket holds what it held."""
+        """The record is the commit: before it the bucket holds what it held. It is refused when anybody wrote meanwhile."""
         await self._inner.commit()
-        await asyncio.to_thread(self._session.snapshot, self._path)
+        await asyncio.to_thread(self._session.move_in, self._path)
         remove_file(self._session.path)  # it has not what came in
 
     async def close(self) -> None:
         await self._inner.close()
         remove_file(self._path)
         remove_file(f"{self._path}-owner")
-        await asyncio.to_thread(self._session.end)
         await self._close()

@@ -7,19 +7,16 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from wakeful.store.bucket.folder import FolderStorage
-from wakeful.store.bucket.owners import LEASE_S
 from wakeful.store.bucket.storage import ObjectStorage
 from wakeful.values.errors import BadUrl, MissingExtra
-from wakeful.values.times import duration_ms
 
 SCHEMES = ("s3", "az", "gs", "bucket")
 _HINT = (
-    "write s3://BUCKET/PREFIX, az://CONTAINER/PREFIX, gs://BUCKET/PREFIX or bucket:FOLDER, with ?endpoint=URL, region=NAME, "
-    "cache=FOLDER or lease=15s if wished"
+    "write s3://BUCKET/PREFIX, az://CONTAINER/PREFIX, gs://BUCKET/PREFIX or bucket:FOLDER, with ?endpoint=URL, region=NAME "
+    "or cache=FOLDER if wished"
 )
 _OPTIONS = {"s3": ("endpoint", "region"), "az": ("endpoint", "account"), "gs": (), "bucket": ()}
-_EVERYWHERE = ("cache", "lease")
-_LEASE_MAX_S = 300.0
+_EVERYWHERE = ("cache",)
 # Storages of this process that are named by `bucket:@NAME`: for tests.
 LENT: dict[str, ObjectStorage] = {}
 
@@ -31,11 +28,6 @@ class BucketUrl(NamedTuple):
     bucket: str  # or folder, or container
     prefix: str
     options: dict[str, str]
-
-    @property
-    def lease_s(self) -> float:
-        given = self.options.get("lease")
-        return LEASE_S if given is None else duration_ms(given, what="lease") / 1_000
 
     @property
     def place(self) -> str:
@@ -85,18 +77,29 @@ def parse_url(url: str) -> BucketUrl:
                 f"role of the machine); {_HINT}"
             )
         bucket, prefix = parts.netloc, unquote(parts.path).strip("/")
-    return BucketUrl(scheme, bucket, prefix, _options(scheme, query))
+    options = _options(scheme, query)
+    if "endpoint" in options:
+        _check_endpoint(options["endpoint"])
+    return BucketUrl(scheme, bucket, prefix, options)
+
+
+def _check_endpoint(endpoint: str) -> None:
+    """Before the client has it: that of S3 ends the thread that asks where it can't make a request of it."""
+    try:
+        parts = urlsplit(endpoint)
+        is_fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_fine = False
+    if not is_fine or not endpoint.isascii() or any(sign.isspace() for sign in endpoint):
+        raise BadUrl(f"endpoint={endpoint} is no address of a server; write endpoint=https://HOST, or http://HOST:PORT")
 
 
 def _options(scheme: str, query: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        if name not in (*_EVERYWHERE, *_OPTIONS[scheme]) or not value or name in options:
-            raise BadUrl(f"'{scheme}:' does not know, or knows but once, the option {name}={value}; {_HINT}")
+        if name not in (*_EVERYWHERE, *_OPTIONS[scheme]):
+            raise BadUrl(f"'{scheme}:' does not know the option {name}={value}; {_HINT}")
+        if not value or name in options:
+            raise BadUrl(f"the option {name} of '{scheme}:' {'is there twice' if value else 'has no value'}; {_HINT}")
         options[name] = value
-    try:
-        if "lease" in options and not 0 <= duration_ms(options["lease"], what="lease") <= _LEASE_MAX_S * 1_000:
-            raise ValueError
-    except ValueError:
-        raise BadUrl(f"lease={options['lease']}: from 0s to {_LEASE_MAX_S:.0f}s; {_HINT}") from None
     return options

@@ -1,6 +1,7 @@
 """Layer 2. How do timers from outside a turn get in, all of them or none, and once though they are sent again?"""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from wakeful.store.postgres.statements import Statement, Statements
 from wakeful.store.postgres.wire import Invalid, Row, ServerWire, Taken, Undone
 from wakeful.store.protocol import Guard, Obstacle, Receipt
 from wakeful.store.sends import check_once, is_other, still_out
-from wakeful.values.errors import BadValue, StoreDown
+from wakeful.values.errors import BadValue, SlotMoved, StoreDown
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
 
@@ -47,9 +48,11 @@ class PendingInsert(NamedTuple):
 class InsertLine:
     """The connections for timers that come from outside."""
 
-    def __init__(self, pool: Pool, statements: Statements) -> None:
+    def __init__(self, pool: Pool, statements: Statements, *, has_slots: bool = False, where: str = "") -> None:
         self._pool = pool
         self._statements = statements
+        self._has_slots = has_slots  # it is one of several servers, so what is inserted may live on another
+        self._where = where
 
     async def insert(self, wanted: PendingInsert) -> list[Obstacle]:
         """Nothing, when all are in; else what is in the way, and none is in, unless each is for itself."""
@@ -58,6 +61,8 @@ class InsertLine:
             async with self._pool.take() as wire:
                 for tries in range(TRIES_MAX):
                     try:
+                        if self._has_slots:
+                            return await self._write_here(wire, wanted, meets=meets)
                         return await self._write(wire, wanted, meets=meets)
                     except Undone:
                         pause_s = PAUSE_S * (1 + tries)  # so that the other one can end
@@ -75,6 +80,29 @@ class InsertLine:
         raise StoreDown(
             f"names of {len(wanted.timers)} timers were wanted by others, too, {TRIES_MAX} times in a row; try again"
         )
+
+    async def _write_here(self, wire: ServerWire, wanted: PendingInsert, *, meets: bool) -> list[Obstacle]:
+        """The same, with the rows of its slots held, so that none leaves meanwhile; `SlotMoved` when one is away.
+
+        What was taken before a slot went is known by its receipt, and was taken.
+        """
+        slots = sorted({shard_of(timer.id) for timer in wanted.timers})
+        size = sum(len(timer.payload or b"") for timer in wanted.timers)
+        timeout_s = wire.timeout_s + len(wanted.timers) / ROWS_PER_S + size / BYTES_PER_S
+        async with wire.transaction(timeout_s=timeout_s):
+            held = self._statements.get("hold_slots")
+            away = [row["shard"] for row in await wire.run(held, held.args({"shards": slots})) if row["is_away"]]
+            if not away:
+                return await self._write(wire, wanted, meets=meets)
+            if wanted.receipt is not None:
+                known = self._statements.get("taken_before")
+                values = {"receipt": wanted.receipt.id, "number": wanted.receipt.number}
+                if await wire.run(known, known.args(values)):
+                    return await self._taken_before(wire, wanted)
+            raise SlotMoved(
+                f"slots {', '.join(map(str, away))} are not on {self._where}, or on their way to another server; try again",
+                slots=away,
+            )
 
     async def _write(self, wire: ServerWire, wanted: PendingInsert, *, meets: bool) -> list[Obstacle]:
         timers, receipt, guards = wanted.timers, wanted.receipt, wanted.guards
@@ -144,7 +172,7 @@ class InsertLine:
         timeout_s = wire.timeout_s + len(timers) / ROWS_PER_S + size / BYTES_PER_S
         ordered = sorted(timers, key=attrgetter("id", "name"))
         ids = list(dict.fromkeys(timer.id for timer in ordered))
-        async with wire.transaction(timeout_s=timeout_s):
+        async with nullcontext() if self._has_slots else wire.transaction(timeout_s=timeout_s):
             if receipt is not None:
                 receive = self._statements.get("receive")
                 values = {"receipt": receipt.id, "number": receipt.number, "expires_at": receipt.expires_at}

@@ -1,6 +1,6 @@
 """Layer 2. How do rows become values again?"""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from wakeful.store.postgres.session import lock_key
 from wakeful.store.postgres.wire import Row
@@ -18,11 +18,11 @@ def node_of(row: Row, is_here: bool | None) -> NodeRow:
     return NodeRow(node, address, joined_at, lease_until, about, cluster, version, is_draining, is_here, lease_ms)
 
 
-def is_here(row: Row, schema: str, *, can_miss: bool) -> bool | None:
-    """Whether the node of a row of nodes.sql holds its lock; None when that can't be told."""
+def is_here(row: Row, held: Collection[int], schema: str, *, can_miss: bool) -> bool | None:
+    """Whether the node of a row of nodes.sql holds its lock, of those that are held; None when that can't be told."""
     if not row["has_session"]:
         return None
-    if lock_key(schema, row["node"]) in (row["held"] or ()):
+    if lock_key(schema, row["node"]) in held:
         return True
     return False if can_miss else None
 

@@ -30,8 +30,19 @@ CREATE TABLE wakeful.nodes (
 CREATE TABLE wakeful.shards (
     shard      smallint NOT NULL PRIMARY KEY,
     epoch      bigint   NOT NULL,  -- raised at every change of owner
-    owner      text COLLATE "C",   -- a node, or nobody
-    claimed_at bigint
+    owner      text COLLATE "C",   -- a node, or nobody; of one that is away whoever moves it
+    claimed_at bigint,
+    state      smallint NOT NULL DEFAULT 0, -- 1 it lives on another server of a spread, 2 and there are rows of it here, 3 it is about to, 4 it is on its way
+    term       bigint   NOT NULL DEFAULT 0  -- raised by every move of it to another server
+);
+
+-- One row, in a store that is one of several servers of a class: which one, and on the first of them where all slots live.
+CREATE TABLE wakeful.spread (
+    one     smallint NOT NULL PRIMARY KEY CHECK (one = 1),
+    version bigint   NOT NULL,  -- of the map
+    spread  text     NOT NULL,
+    server  text     NOT NULL,
+    map     bytea
 );
 
 -- Every object that ever wrote something. rows and bytes are exact: its storage, keys and values.

@@ -2,10 +2,12 @@
 
 import logging
 from asyncio import gather
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Literal, TypeVar
 
-from wakeful.policy.lease import Lease
+from msgspec.structs import replace
+
+from wakeful.policy.lease import USUAL, Lease
 from wakeful.store.postgres import finds
 from wakeful.store.postgres.group import printable
 from wakeful.store.postgres.inserter import InsertLine, PendingInsert
@@ -56,6 +58,7 @@ from wakeful.store.protocol import (
     Table,
     TableLock,
 )
+from wakeful.store.slots import SlotTables
 from wakeful.store.table_copy import Copying
 from wakeful.values.commits import Commit, Info, Loaded, Remembered, page_slot
 from wakeful.values.errors import BadValue, Fenced, StoreDown
@@ -64,6 +67,7 @@ from wakeful.values.timers import ALARM, Entry, Parked, Timer, TimerKey
 
 log = logging.getLogger("wakeful.store")
 
+R = TypeVar("R")
 READERS = 4
 LOADERS = 2
 # At least so many timers are asked of each shard: four times a page's fair share, and never fewer than this.
@@ -76,6 +80,10 @@ class PostgresStore:
     """Rows in the tables of one schema of one database. Connects when it must, and again after it was cut off."""
 
     shared = True
+    rhythm = USUAL
+    keeps_time = True
+    needs_looks = False
+    run_marks = None
     local = False
     shows_locks = True  # until the server has refused to
 
@@ -94,6 +102,7 @@ class PostgresStore:
         self._heard: Callable[[Sequence[Hint]], None] | None = None
         self._sees = target.session_lock  # False once the server has refused to show who holds locks
         self._is_readonly = False
+        self._has_slots = False  # it is one of several servers of a class
         self._pruned_to = 0  # up to this number of the ledger, behind the first rows
         self._settled_to = 0  # ledger rows up to this number are old and stay
         self._walked_at = 0  # when those were last looked at
@@ -112,6 +121,16 @@ class PostgresStore:
 
         return await PostgresCopying.open(self._target)
 
+    async def open_slots(self) -> SlotTables:
+        from wakeful.store.postgres.slots import PostgresSlots
+
+        return await PostgresSlots.open(self._target)
+
+    async def spread_of(self) -> str:
+        """The class of which it is one of several servers; empty when it is none."""
+        rows = await self._run("is_server") if self._has_slots else []
+        return str(rows[0]["spread"]).partition(":")[0] if rows else ""
+
     async def open(self, *, now: int, readonly: bool = False) -> None:
         await self._disconnect()  # a session that lives goes on: others would miss this node
         wire = await ServerWire.connect(self._target, readonly=readonly)
@@ -124,6 +143,7 @@ class PostgresStore:
             check_version(version, self.url)
             self.identity = await identity_of(wire, self._statements.schema) or self.identity
             [(unique,)] = await wire.run(_UNIQUE)
+            self._has_slots = bool(await wire.run(self._statements.get("is_server")))
             if readonly and await is_standby(wire):
                 self._sees = False  # the locks of nodes are seen only where they were taken
         finally:
@@ -134,7 +154,7 @@ class PostgresStore:
         self.tells = self.listens or (self._session is not None and self._target.listen)
         self._readers = Pool(self._target, READERS, readonly=readonly)
         loaders = Pool(self._target, LOADERS, packed=True, readonly=readonly)
-        self._inserter = InsertLine(loaders, self._statements)
+        self._inserter = InsertLine(loaders, self._statements, has_slots=self._has_slots, where=self.url)
         single = Pool(self._target, 1, packed=True, readonly=readonly)
         self._writer = PostgresWriter(single, self._statements, unique, self.url)
         self._renewer = Pool(self._target, 1, readonly=readonly)
@@ -204,7 +224,8 @@ class PostgresStore:
             return await self.nodes()
         session = self._session
         can_miss = self._is_readonly or (session is not None and session.is_settled)
-        return [node_of(row, is_here(row, self._target.schema, can_miss=can_miss)) for row in rows]
+        held = frozenset(rows[0]["held"] or ()) if rows else frozenset()
+        return [node_of(row, is_here(row, held, self._target.schema, can_miss=can_miss)) for row in rows]
 
     async def drain(self, node: str, is_draining: bool) -> bool:
         return bool(await self._run("drain", {"node": node, "is_draining": is_draining}))
@@ -309,8 +330,11 @@ class PostgresStore:
         return None
 
     async def find_answers(self, query: Query, *, now: int) -> list[tuple[ObjectId, Remembered]]:
-        values, parts = finds.answers(query)
-        return [answer_of(row) for row in await self._run("find_answers", {**values, "now": now}, parts)]
+        async def ask(query: Query) -> list[tuple[ObjectId, Remembered]]:
+            values, parts = finds.answers(query)
+            return [answer_of(row) for row in await self._run("find_answers", {**values, "now": now}, parts)]
+
+        return await self._visible_rows(query, ask, lambda row: (row[0], (*row[0], row[1].key)))
 
     # timers
 
@@ -337,16 +361,49 @@ class PostgresStore:
     # for people
 
     async def find_objects(self, query: Query) -> list[Info]:
-        return [info_of(row) for row in await self._run("find_objects", *finds.objects(query))]
+        async def ask(query: Query) -> list[Info]:
+            return [info_of(row) for row in await self._run("find_objects", *finds.objects(query))]
+
+        return await self._visible_rows(query, ask, lambda info: (info.id, tuple(info.id)))
 
     async def find_timers(self, query: Query) -> list[Timer]:
-        return [timer_of(row) for row in await self._find("timers", query, finds.timers(query))]
+        async def ask(query: Query) -> list[Timer]:
+            return [timer_of(row) for row in await self._find("timers", query, finds.timers(query))]
+
+        return await self._visible_rows(query, ask, lambda timer: (timer.id, timer.sort_key))
 
     async def find_entries(self, query: Query) -> list[tuple[int, Entry]]:
-        return [entry_of(row) for row in await self._find("entries", query, finds.entries(query))]
+        async def ask(query: Query) -> list[tuple[int, Entry]]:
+            return [entry_of(row) for row in await self._find("entries", query, finds.entries(query))]
+
+        return await self._visible_rows(query, ask, lambda row: (row[1].id, row[:1]))
 
     async def find_parked(self, query: Query) -> list[Parked]:
-        return [parked_of(row) for row in await self._run("find_parked", *finds.parked(query))]
+        async def ask(query: Query) -> list[Parked]:
+            return [parked_of(row) for row in await self._run("find_parked", *finds.parked(query))]
+
+        return await self._visible_rows(query, ask, lambda parked: (parked.timer.id, (parked.number,)))
+
+    async def _visible_rows(
+        self,
+        query: Query,
+        ask: Callable[[Query], Awaitable[list[R]]],
+        place: Callable[[R], tuple[ObjectId, tuple[object, ...]]],
+    ) -> list[R]:
+        """The page without what is on its way to another server, or from one: that is seen where its slot is."""
+        hidden = await self._hidden_slots()
+        if not hidden:
+            return await ask(query)
+        seen: list[R] = []
+        while True:
+            page = await ask(query)
+            seen += [row for row in page if shard_of(place(row)[0]) not in hidden]
+            if len(page) < query.limit or len(seen) >= query.limit:
+                return seen[: query.limit]
+            query = replace(query, after=place(page[-1])[1])
+
+    async def _hidden_slots(self) -> frozenset[int]:
+        return frozenset([row[0] for row in await self._run("hidden_slots")]) if self._has_slots else frozenset()
 
     async def _find(self, what: Literal["timers", "entries"], query: Query, asked: finds.Asked) -> list[Row]:
         """The page, by the shorter of the two ways."""
@@ -363,6 +420,10 @@ class PostgresStore:
 
     async def count(self, what: Table, *, cls: str | None = None, key_prefix: str | None = None) -> int:
         [(found,)] = await self._run(f"count_{what}", *finds.count(cls, key_prefix))
+        hidden = await self._hidden_slots()
+        if hidden:  # while slots are moved; by names, since a shard is known of those only
+            rows = await self._run(f"count_{what}_by_id", *finds.count(cls, key_prefix))
+            found -= sum(count for *id, count in rows if shard_of(ObjectId(*id)) in hidden)
         return int(found)
 
     async def known_classes(self) -> list[str]:
@@ -438,6 +499,9 @@ class PostgresStore:
         """Wait until everything was heard that others had told before; for worlds, whose time may not jump meanwhile."""
         if self._session is not None:
             await self._session.catch_up()
+
+    async def look(self) -> None:
+        """Nothing: the server brings what is told."""
 
     def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:
         self._heard = heard

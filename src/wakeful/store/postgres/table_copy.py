@@ -5,6 +5,7 @@ EXCLUSIVE mode, so that none can start meanwhile; where the server has no such l
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
@@ -41,6 +42,31 @@ class Bulk(ServerWire):
                 found = [tuple(row) for row in rows]
                 pages.on_page(found)
                 yield found
+        except _FAILURES as error:
+            raise self._meaning(error, writes=False) from None
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[None]:
+        """What is read in it is as of one moment, and nothing is written."""
+        await self.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            yield
+        finally:
+            if not self.is_closed:
+                await self.script("ROLLBACK")
+
+    async def some(self, sql: str, pages: "int | Pages", args: Sequence[object]) -> AsyncIterator[list[Row]]:
+        """The rows of a query in pages, of so many or as `pages` finds them fit, inside a transaction."""
+        try:
+            cursor = await self._connection.cursor(sql, *args, timeout=WHOLE_TIMEOUT_S)
+            while True:
+                most = pages if isinstance(pages, int) else pages.rows
+                rows = [tuple(row) for row in await cursor.fetch(most, timeout=PAGE_TIMEOUT_S)]
+                if not rows:
+                    return
+                if not isinstance(pages, int):
+                    pages.on_page(rows)
+                yield rows
         except _FAILURES as error:
             raise self._meaning(error, writes=False) from None
 

@@ -7,11 +7,14 @@ different settings never meet, and those of the same setting are resolved here. 
 the name is taken: commits between which that matters make a group of their own.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import astuple
 
 from wakeful.store.sends import Sends
 from wakeful.store.sqlite.statements import Row
-from wakeful.values.commits import USER, Commit
+from wakeful.values.commits import USER, Commit, Slot, Start
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Entry, Parked, Timer
 
@@ -54,40 +57,48 @@ class CommitGroup:
         )  # fmt: skip
 
     def _add(self, commit: Commit) -> None:
-        id = commit.id
-        self.fences.add((commit.shard, commit.epoch))
-        if not commit.must_sync:
-            self._add_timers(commit)  # a bare start note has nothing else
+        # All at once: compiled, to read one field of a Struct is a search by its name.
+        (
+            id, shard, epoch, now, wipe, puts, deletes, sets, clears, starts, sends, entries, parks, unparks, remember, records,
+        ) = astuple(commit)  # fmt: skip
+        self.fences.add((shard, epoch))
+        if starts and not commit.must_sync:
+            self._add_timers(id, shard, epoch, sets, clears, starts)  # a bare start note has nothing else
             return
         known = self.objects.get(id)
-        self.objects[id] = (*id, commit.shard, known[3] if known else commit.now, commit.now)
-        if commit.wipe or commit.deletes or commit.puts:
-            self._add_rows(commit, again=known is not None)
-        if commit.clears or commit.sets or commit.starts:
-            self._add_timers(commit)
-        for timer in commit.sends:
-            self._send(timer, commit.now)
-        for entry in commit.entries:
+        self.objects[id] = (*id, shard, known[3] if known else now, now)
+        if wipe or deletes or puts:
+            self._add_rows(id, wipe, deletes, puts, again=known is not None)
+        if clears or sets or starts:
+            self._add_timers(id, shard, epoch, sets, clears, starts)
+        for timer in sends:
+            self._send(timer, now)
+        if not (entries or parks or unparks or remember or records):
+            return
+        for entry in entries:
             self.entries.append(entry_row(entry))
-        for parked in commit.parks:
+        for parked in parks:
             self.parks.append(parked_row(parked))
-        for number in commit.unparks:
+        for number in unparks:
             self.unparks.append((number,))
-        for answer in (commit.remember, *commit.records) if commit.remember or commit.records else ():
+        for answer in (remember, *records):
             if answer is not None:
                 row = (*id, answer.key, answer.fingerprint, answer.answer, answer.expires_at)
                 self.answers[*id, answer.key] = row
 
-    def _add_rows(self, commit: Commit, *, again: bool) -> None:
-        cls, key = commit.id
-        if commit.wipe:
-            self.wipes.add(commit.id)
+    def _add_rows(
+        self, id: ObjectId, wipe: bool, deletes: Sequence[Slot], puts: Mapping[Any, Any], *, again: bool
+    ) -> None:
+        """What is in `puts` is the database's to refuse, for this commit alone."""
+        cls, key = id
+        if wipe:
+            self.wipes.add(id)
             if again:
-                self._unput(commit.id)
-        for space, name in commit.deletes:
+                self._unput(id)
+        for space, name in deletes:
             self.puts.pop((cls, key, space, name), None)
             self.deletes[cls, key, space, name] = None
-        for (space, name), value in commit.puts.items():
+        for (space, name), value in puts.items():
             slot = (cls, key, space, name)
             self.puts[slot] = (*slot, value)
 
@@ -96,9 +107,17 @@ class CommitGroup:
         for row in [row for row in self.puts if row[0] == id.cls and row[1] == id.key and row[2] == USER]:
             del self.puts[row]
 
-    def _add_timers(self, commit: Commit) -> None:
-        cls, key = commit.id
-        for name, seq in commit.clears:
+    def _add_timers(
+        self,
+        id: ObjectId,
+        shard: int,
+        epoch: int,
+        sets: Sequence[Timer],
+        clears: Sequence[tuple[str, int]],
+        starts: Sequence[Start],
+    ) -> None:
+        cls, key = id
+        for name, seq in clears:
             at = (cls, key, name)
             pending = self.sets.get(at)
             if pending is None:
@@ -107,10 +126,11 @@ class CommitGroup:
                 del self.sets[at]
                 # The set would have replaced whatever is on disk, so nothing of it may be left.
                 self.clears[cls, key, name, 0] = None
-        for timer in commit.sets:
-            self.sets[cls, key, timer.name] = timer_row(commit.id, commit.shard, timer)
-        for start in commit.starts:
-            started = commit.epoch if start.is_running else 0
+        for timer in sets:
+            row = timer_row(id, shard, timer)
+            self.sets[cls, key, row[_NAME]] = row
+        for start in starts:
+            started = epoch if start.is_running else 0
             pending = self.sets.get((cls, key, start.name))
             if pending is None:
                 setting = (cls, key, start.name, start.seq)
@@ -142,15 +162,13 @@ def groups(commits: Sequence[Commit]) -> list[CommitGroup]:
 
 
 # Where these stand in a row of `timer_row`; `started` follows `crashes`.
-_SEQ, _CRASHES = 6, 8
+_NAME, _SEQ, _CRASHES = 2, 6, 8
 
 
 def timer_row(id: ObjectId, shard: int, timer: Timer) -> Row:
     """As statements.set_timers takes it."""
-    return (
-        id.cls, id.key, timer.name, shard, timer.due_at, timer.nominal_at, timer.seq, timer.attempt, timer.crashes,
-        timer.started, -timer.priority, timer.payload,
-    )  # fmt: skip
+    _, name, due_at, nominal_at, seq, attempt, crashes, started, priority, payload = astuple(timer)
+    return (*id, name, shard, due_at, nominal_at, seq, attempt, crashes, started, -priority, payload)
 
 
 def timer_of(row: Row) -> Timer:
@@ -160,10 +178,9 @@ def timer_of(row: Row) -> Timer:
 
 
 def entry_row(entry: Entry) -> Row:
-    return (
-        *entry.id, entry.name, entry.run_id, entry.nominal_at, entry.fired_at, entry.finished_at, entry.attempt,
-        entry.verdict, entry.node, entry.error, entry.missed, entry.is_backfill, entry.covers, entry.first_at,
-    )  # fmt: skip
+    """Its fields are in the order of ENTRY."""
+    id, *rest = astuple(entry)
+    return (*id, *rest)
 
 
 def entry_of(row: Row) -> Entry:

@@ -129,8 +129,15 @@ class FileOwnership:
 
     def tell_address(self, address: str) -> None:
         """Let others find where this process takes calls."""
-        if address != self._about.get("address", ""):
-            self._about["address"] = address
+        self._tell("address", address)
+
+    def tell_node(self, node: str) -> None:
+        """Let whoever has the file next know which node died with this process."""
+        self._tell("node", node)
+
+    def _tell(self, name: str, value: str) -> None:
+        if value != self._about.get(name, ""):
+            self._about[name] = value
             self._write(self._about)
 
     def release(self) -> None:

@@ -6,6 +6,7 @@ read takes microseconds, a trip to a thread would take seventy.
 
 import sqlite3
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
@@ -13,15 +14,21 @@ from msgspec.structs import replace
 
 from wakeful.store.protocol import WAKE_PAGES, WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, NodeRow, Range, ShardRow
 from wakeful.store.sqlite.gather import timer_of
-from wakeful.store.sqlite.statements import SQL, Row, read_rows, timers_page
+from wakeful.store.sqlite.statements import LOADED_TOGETHER, SQL, Row, load_objects, read_rows, timers_page
 from wakeful.store.sqlite.writer import BUSY_S, down
 from wakeful.values.commits import Info, Loaded, Remembered, page_slot
 from wakeful.values.errors import StoreDown
 from wakeful.values.ids import SHARDS, ObjectId
-from wakeful.values.timers import Timer, TimerKey
+from wakeful.values.timers import ALARM, Timer, TimerKey
 
 _NEVER = Loaded(None, None, {}, True)
 _LAST_PAGE = page_slot(WAKE_PAGES)[1]
+
+
+def _alarm(id: ObjectId, numbers: str, payload: bytes | None) -> Timer:
+    """As `load_object` has it."""
+    due_at, nominal_at, seq, attempt, crashes, started, rank = map(int, numbers.split())
+    return Timer(id, ALARM, due_at, nominal_at, seq, attempt, crashes, started, -rank, payload)
 
 
 class FileReader:
@@ -67,20 +74,34 @@ class FileReader:
 
     def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
         """No snapshot over the statements: an object that is being loaded has no writer, its node sees to that."""
-        return [self._load(id) for id in ids]
+        loaded: list[Loaded] = []
+        left = list(ids)
+        for count in LOADED_TOGETHER:
+            while len(left) >= count:
+                some, left = left[:count], left[count:]
+                loaded += self._load_together(some)
+        return loaded + [self._load(id) for id in left]
+
+    def _load_together(self, ids: list[ObjectId]) -> list[Loaded]:
+        rows: list[list[Row]] = [[] for _ in ids]
+        asked = self.ask(load_objects(len(ids)), (WHOLE_ROWS_MAX, WHOLE_BYTES_MAX, *chain.from_iterable(ids)))
+        for place, *row in asked:
+            rows[place].append(tuple(row))
+        return [self._read_loaded(id, own) for id, own in zip(ids, rows, strict=True)]
 
     def _load(self, id: ObjectId) -> Loaded:
-        loaded = self.ask(SQL["load_object"], (WHOLE_ROWS_MAX, WHOLE_BYTES_MAX, *id))
+        return self._read_loaded(id, self.ask(SQL["load_object"], (WHOLE_ROWS_MAX, WHOLE_BYTES_MAX, *id)))
+
+    def _read_loaded(self, id: ObjectId, loaded: list[Row]) -> Loaded:
         if not loaded:
             return _NEVER
         first = loaded[0]
-        created_at, active_at, rows, size = first[3:7]
-        alarm, due_at, nominal_at, seq, attempt, crashes, started, rank, payload = first[7:]
+        created_at, active_at, rows, size, alarm, payload = first[3:]
         whole = rows <= WHOLE_ROWS_MAX and size <= WHOLE_BYTES_MAX
         kept = loaded if whole else self.ask(SQL["load_large"], (*id, *id, _LAST_PAGE))
         return Loaded(
             Info(id, created_at, active_at, rows, size),
-            Timer(id, alarm, due_at, nominal_at, seq, attempt, crashes, started, -rank, payload) if alarm else None,
+            None if alarm is None else _alarm(id, alarm, payload),
             {(row[0], row[1]): row[2] for row in kept if row[0] is not None},
             whole,
         )

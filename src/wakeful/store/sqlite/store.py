@@ -3,10 +3,12 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
+from wakeful.policy.lease import USUAL
 from wakeful.store.protocol import (
     ASIDE,
     NO_GUARDS,
@@ -20,6 +22,7 @@ from wakeful.store.protocol import (
     Query,
     Range,
     Receipt,
+    RunMarks,
     ShardRow,
     Swap,
     Table,
@@ -30,6 +33,7 @@ from wakeful.store.sqlite.apply import Fences
 from wakeful.store.sqlite.finds import Finder
 from wakeful.store.sqlite.gather import groups
 from wakeful.store.sqlite.insert import insert
+from wakeful.store.sqlite.marks import MarkFile
 from wakeful.store.sqlite.owner import FileOwnership, Identity, check_file, identity_of, make_private
 from wakeful.store.sqlite.reads import FileReader
 from wakeful.store.sqlite.statements import SQL
@@ -97,7 +101,9 @@ class SqliteStore:
     """
 
     shared = False
-    listens = tells = shows_locks = False
+    rhythm = USUAL
+    keeps_time = False
+    listens = tells = needs_looks = shows_locks = False
     local = True
 
     def __init__(self, path: str, *, synchronous: str = "FULL", url: str | None = None) -> None:
@@ -108,6 +114,7 @@ class SqliteStore:
         self._owned: Identity | None = None  # the file, once it was opened to be written
         self._open_writer: SqliteWriter | None = None
         self._open_reader: FileReader | None = None
+        self._marks: MarkFile | None = None
         self._fences = Fences()
         self._pruned = Pruned()
         self._walked_at = 0  # when what stays in the ledger was last looked at
@@ -142,6 +149,10 @@ class SqliteStore:
         from wakeful.store.sqlite.table_copy import SqliteCopying
 
         return SqliteCopying(self.path, writes=writes, now=now)
+
+    @property
+    def run_marks(self) -> RunMarks | None:
+        return self._marks
 
     @property
     def identity(self) -> str:
@@ -193,9 +204,19 @@ class SqliteStore:
         self._owned = self._open_writer.place.file
         self._open_reader = FileReader(self.path)
         schema.check_version(self._open_reader.db, self.path)
+        self._open_marks()
+
+    def _open_marks(self) -> None:
+        """Once: what is marked stays so when the database is opened anew."""
+        if self._marks is None:
+            with suppress(OSError):  # then each start gets a note in the database
+                self._marks = MarkFile(self.path)
 
     async def close(self) -> None:
         await self._disconnect()
+        marks, self._marks = self._marks, None
+        if marks is not None:
+            marks.close()
         ownership, self._ownership, self._owned = self._ownership, None, None
         if ownership is not None:
             ownership.release()
@@ -420,6 +441,9 @@ class SqliteStore:
         return None
 
     async def tell(self, hints: Sequence[Hint]) -> None:
+        pass
+
+    async def look(self) -> None:
         pass
 
     def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:

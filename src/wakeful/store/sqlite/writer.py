@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TypeVar, cast
 
+from wakeful.store.protocol import ALONE
 from wakeful.store.sqlite.owner import Place, check_file
 from wakeful.store.sqlite.statements import SQL
 from wakeful.values.errors import OutcomeUnknown, StoreDown, StoreError
@@ -66,6 +67,7 @@ class SqliteWriter:
         self._strict = f"PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}"
         # A checkpoint waits for the disk: it is left to the next commit in the writer thread.
         self._relaxed = "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0"
+        self._is_log_left = False
         self._lock = asyncio.Lock()
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = Thread(target=self._work, name="wakeful-sqlite", daemon=True)
@@ -91,6 +93,10 @@ class SqliteWriter:
                 return await self._in_thread(partial(self._transact, work))
             if not sync:
                 return self._transact_relaxed(work)
+            if ALONE.get():
+                self._leave_log(True)
+                return self._transact(work)
+            self._leave_log(False)
             result = self._begin(work)
             await self._in_thread(self._commit)
             return result
@@ -115,6 +121,7 @@ class SqliteWriter:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA cache_size = -16384")  # 16 MiB: the inner pages of millions of rows
             db.executescript(self._strict)
+            self._is_log_left = False
         except BaseException:
             db.close()
             raise
@@ -150,6 +157,15 @@ class SqliteWriter:
         self._commit()
         return result
 
+    def _leave_log(self, is_left: bool) -> None:
+        """Commits in the loop's thread leave the log as it is: to move it into the database takes longer than a commit."""
+        if is_left != self._is_log_left and self.db is not None:
+            try:
+                self.db.executescript(f"PRAGMA wal_autocheckpoint = {0 if is_left else CHECKPOINT_PAGES}")
+            except sqlite3.Error as error:
+                raise down(error) from None
+            self._is_log_left = is_left
+
     def _transact_relaxed(self, work: Work[T]) -> T:
         try:
             if self.db is not None:
@@ -160,6 +176,7 @@ class SqliteWriter:
         finally:
             if self.db is not None:
                 self.db.executescript(self._strict)
+                self._is_log_left = False
 
     def _undo(self) -> None:
         """No transaction is open after this, whatever state the failure left."""

@@ -162,11 +162,11 @@ class NodeSuite(Harness):
         await store.tell([Hint(3, NOW, NOW + 1)])
         await store.tell([])
 
-    async def test_a_store_that_is_shared_has_a_clock_and_others_may_have_none(self) -> None:
+    async def test_a_store_that_keeps_time_has_a_clock_and_others_have_none(self) -> None:
         store = await self.open_store()
         at = await store.time()
         assert at is None or at > 10**12
-        assert at is not None or not store.shared
+        assert (at is not None) == store.keeps_time
 
     async def test_joining_again_changes_all_but_when_it_joined_and_whether_it_drains(self) -> None:
         store = await self.open_store()

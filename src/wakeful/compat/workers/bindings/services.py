@@ -22,7 +22,7 @@ from wakeful.compat.workers.rpc import (
 )
 from wakeful.compat.workers.values import option_of
 from wakeful.compat.workers.web import Freight, Request, Response, pack, unpack
-from wakeful.runtime.beside import StandingTurn
+from wakeful.runtime.events_turn import StandingTurn
 from wakeful.runtime.turn import CURRENT
 
 if TYPE_CHECKING:

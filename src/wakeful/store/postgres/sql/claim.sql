@@ -4,6 +4,7 @@ WITH mine AS MATERIALIZED (
     SELECT shard
     FROM wakeful.shards
     WHERE shard = ANY ($shards::smallint[])
+        AND state = 0  -- else it lives on another server, and whoever had it would see nothing of what happens there
         --? seen
         AND epoch = ($seen::bigint[])[array_position($shards::smallint[], shard)]
         --.

@@ -1,7 +1,8 @@
 SELECT n.node, n.address, n.joined_at, n.lease_until, n.about, n.cluster, n.version, n.is_draining,
     n.lease_ms, n.has_session
     --? held
-    , h.held
+    -- With the first row alone: beside each of a thousand they would be a million numbers.
+    , CASE WHEN row_number() OVER (ORDER BY n.node) = 1 THEN h.held END AS held
     --.
 FROM wakeful.nodes AS n
 --? held

@@ -1,0 +1,2 @@
+-- Of which spread the store is a server, if of any.
+SELECT spread FROM wakeful.spread
