@@ -214,7 +214,8 @@ async def test_a_clock_that_is_set_while_a_node_stops_changes_no_timer_of_its_la
         member = world.members[1]
         node = member.node
         assert node is not None
-        node._stop_chores()
+        node.dispatcher.stop()
+        node.membership.stop()
         member.clock.step(HOUR_MS)
         assert node.clock.now() == world.warp.now()
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import Query
 from wakeful.testing.members import DriftingClock
+from wakeful.testing.world import World
 from wakeful.transport.tcp import Bounds, SocketTransport
 from wakeful.values.errors import DeadlineExceeded, LinkLost, Unreachable, WakefulError
 from wakeful.values.ids import ObjectId, shard_of
@@ -68,6 +70,65 @@ async def test_a_stop_amid_a_handover_lets_what_runs_there_end(cluster: Cluster)
         assert shard_of(ObjectId("Cell", key)) in leaver.node.ownership.leaving
         await leaver.stop()
         assert await call == 1
+
+
+async def _owned_by(world: World, name: str) -> list[int]:
+    """The shards that the store says are that node's, whoever lives."""
+    store = world.open_disk(shared=True)
+    with world.warp.outside():
+        await store.open(now=world.warp.now(), readonly=True)
+        try:
+            return [row.shard for row in await store.owners() if row.owner == name]
+        finally:
+            await store.close()
+
+
+async def test_a_node_that_stops_while_it_claims_hands_that_back_too(cluster: Cluster) -> None:
+    """The answer of its claim came when it had said that it has nothing more."""
+    _, world = cluster(nodes=2)
+    async with world:
+        leaver = world.members[0]
+        world.members[1].kill()
+        leaver.faults.lag_once("claim", "late", 300)
+        for _ in range(400):
+            await world.advance(milliseconds=50)
+            if leaver.faults.lagging:
+                break
+        assert leaver.faults.lagging, "it claims what was the dead one's"
+        leaving = asyncio.ensure_future(leaver.stop())
+        await world.advance(milliseconds=600)
+        await leaving
+        assert not await _owned_by(world, leaver.name)
+
+
+async def test_a_node_that_stops_while_it_hands_over_forgets_none_of_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stop cut the handover off, and the store never heard of shards that the node had let go of by then."""
+    _, world = cluster(nodes=2)
+    async with world:
+        leaver, other = world.members
+        assert leaver.node is not None
+        release, asked = leaver.node.store.release, []
+
+        async def first_is_stuck(node: str, epochs: Mapping[int, int]) -> None:
+            asked.append(epochs)
+            if len(asked) == 1:
+                await asyncio.Event().wait()
+            await release(node, epochs)
+
+        monkeypatch.setattr(leaver.node.store, "release", first_is_stuck)
+        await leaver.node.store.drain(leaver.name, True)
+        leaver.node.membership.look()
+        for _ in range(200):
+            await world.advance(milliseconds=2)
+            if asked:
+                break
+        assert len(asked) == 1
+        other.kill()  # who would take from a gone one what it finds
+        await leaver.stop()
+        assert asked[-1].keys() >= asked[0].keys()
+        assert not await _owned_by(world, leaver.name)
 
 
 async def test_a_shard_that_can_not_go_because_of_a_long_turn_serves_its_other_objects(cluster: Cluster) -> None:

@@ -111,6 +111,12 @@ def _check_ledger(books: Books) -> None:
         raise Violation(f"occurrences that ran more than once: {twice[:3]}")
 
 
+def left_behind(disk: Disk, node: Node) -> list[str]:
+    """Complaints of a node that stopped and said so: others would have to take its shards from a name that is gone."""
+    left = [row.shard for row in disk.shards.values() if row.owner == node.name]
+    return [f"{node.name} has stopped cleanly, and {len(left)} shards are still its own: {left[:5]}"] if left else []
+
+
 def check_owners(disk: Disk, nodes: list[Node]) -> None:
     """Every shard is owned by exactly one node that lives, which knows it, and the shares are even."""
     for shard in range(SHARDS):

@@ -24,7 +24,7 @@ from unittest.mock import patch
 from tests.sim.cluster_bucket import BucketClusterWorld
 from tests.sim.cluster_clients import Clients
 from tests.sim.cluster_disk import ClusterWorld, Umpire
-from tests.sim.cluster_invariants import Books, check_any_time, check_owners, check_quiet, check_ticks
+from tests.sim.cluster_invariants import Books, check_any_time, check_owners, check_quiet, check_ticks, left_behind
 from tests.sim.cluster_workload import CLASS, Witness, make_cluster_app
 from tests.sim.invariants import Violation
 from tests.sim.many import add_options, run_many, verdict
@@ -294,7 +294,10 @@ class ClusterSimulation:
     async def _restart(self, member: Member, after_s: float) -> None:
         """A clean stop, and a start later; a kill may come in between, or while it starts."""
         async with self._doors[member.number]:
+            node, may_stray = member.node, member.faults.lag is not None
             await member.stop()
+            if node is not None and node.has_left and not may_stray and self.bucket is None:
+                self.witness.complaints += left_behind(self.world.disk, node)
         await asyncio.sleep(after_s)
         await self._start(member)
 

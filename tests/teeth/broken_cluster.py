@@ -15,6 +15,7 @@ from wakeful.runtime.activation import Activation
 from wakeful.runtime.arrivals import Arrivals
 from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.dispatcher import Dispatcher
+from wakeful.runtime.membership import Membership
 from wakeful.runtime.node import Node
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
@@ -273,6 +274,31 @@ def stops_that_fence_nothing() -> Any:
         return broken
 
     return swapped(Ownership, "_fence", make)
+
+
+def stops_that_cut_claims_off() -> Any:
+    """A node that stops does not wait for the answer of what it is claiming."""
+
+    def make(finish: Any) -> Any:
+        async def broken(self: Membership) -> None:
+            self.stop()
+
+        return broken
+
+    return swapped(Membership, "finish", make)
+
+
+def stops_that_forget_what_was_let_go() -> Any:
+    """What was on its way to be released when the stop came is released by nobody."""
+
+    def make(release_all: Any) -> Any:
+        async def broken(self: Ownership) -> None:
+            self._unreleased.clear()
+            await release_all(self)
+
+        return broken
+
+    return swapped(Ownership, "release_all", make)
 
 
 def late_commits_that_are_believed() -> Any:

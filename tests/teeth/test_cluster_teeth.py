@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.conformance import test_cluster_edges as edges
 from tests.conformance import test_cluster_faults as faults
 from tests.conformance import test_late_answers as late
 from tests.conformance import test_lost_at_stop as lost
@@ -98,6 +99,16 @@ def lost_at_stop() -> None:
     asyncio.run(lost.test_a_start_note_that_arrives_when_its_shard_was_handed_over_is_nobody_s_death(cluster))
 
 
+def cut_off_at_stop() -> None:
+    """tests/conformance: what a node that stops was taking, or giving away."""
+    asyncio.run(edges.test_a_node_that_stops_while_it_claims_hands_that_back_too(cluster))
+
+
+def let_go_at_stop() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        asyncio.run(edges.test_a_node_that_stops_while_it_hands_over_forgets_none_of_it(cluster, patch))
+
+
 def late_answers() -> None:
     """tests/conformance: what the store answers when the shard has been another's."""
     asyncio.run(late.test_a_timer_that_another_node_ran_is_not_set_again_by_the_late_answer_of_its_commit(cluster))
@@ -140,6 +151,8 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "reads_answered_without_a_lease": (lapses,),
     "stops_that_wake_over_what_is_on_its_way": (lost_at_stop,),
     "stops_that_fence_nothing": (lost_at_stop,),
+    "stops_that_cut_claims_off": (cut_off_at_stop,),
+    "stops_that_forget_what_was_let_go": (let_go_at_stop,),
     "late_commits_that_are_believed": (late_answers,),
     "late_pages_that_are_believed": (late_answers,),
     "rows_that_ignore_the_lease": (leases,),

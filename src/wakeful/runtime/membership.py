@@ -233,16 +233,27 @@ class Membership:
             self._on_lapse()  # maybe while it found out what is ours
 
     def stop(self) -> None:
+        """Here and now: what is on its way to the store may arrive or not."""
+        self._rest()
+        if self._task is not None:
+            self._task.cancel()
+        self._task = None
+
+    async def finish(self) -> None:
+        """No more rounds, for a node that stops: the one under way may be claiming shards, which are handed back then."""
+        self._rest()
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    def _rest(self) -> None:
         self.standstill.stop()
         self._node.routes.contacts.stop()
         for handle in (self._next, self._lapse):
             if handle is not None:
                 handle.cancel()
         self._next = self._lapse = None
-        for task in (self._task, *self._moves):
-            if task is not None:
-                task.cancel()
-        self._task = None
+        for task in self._moves:
+            task.cancel()
 
     def look(self) -> None:
         """Something changed: a round now, or right after the one that is under way."""
@@ -295,7 +306,7 @@ class Membership:
                 self._is_asked, self._rest_ms = False, self.lease.round_ms
                 self._round_at = node.clock.now()
                 await self._round()
-                if not self._is_asked:
+                if not self._is_asked or node.state == "stopping":
                     break
         except Unavailable as error:
             node.store_failed(error)
@@ -319,6 +330,8 @@ class Membership:
                 await self.renew()
         asked_at = node.clock.now()
         rows, owners = await self._read_nodes(), await node.store.owners()
+        if node.state == "stopping":
+            return  # it takes nothing more
         now = node.clock.now()
         if node.state in ("new", "down") and not node.is_client:
             self._check_leases(rows)  # somebody may have joined since it looked; who joins last sees the other

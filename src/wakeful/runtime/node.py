@@ -230,7 +230,8 @@ class Node(NodeRuntime):
             return
         was_down = self.state == "down"
         self.state = "stopping"
-        self._stop_chores()
+        self.dispatcher.stop()
+        self.upkeep.stop()
         self.outage.stop()
         if not self.is_client:
             await leave(self, was_down=was_down)
@@ -245,7 +246,8 @@ class Node(NodeRuntime):
     def kill(self) -> None:
         """Stop as `kill -9` would: nothing more is written, nobody is told. For the test kit."""
         self.state = "stopped"
-        self._stop_chores()
+        self.dispatcher.stop()
+        self.upkeep.stop()
         self.outage.stop()
         self._end()
         for activation in list(self.awake.values()):
@@ -276,11 +278,6 @@ class Node(NodeRuntime):
         """Hold a task that nobody waits for, until it is done or the node ends."""
         self._kept.add(task)
         task.add_done_callback(self._kept.discard)
-
-    def _stop_chores(self) -> None:
-        self.dispatcher.stop()
-        self.upkeep.stop()
-        self.membership.stop()
 
     def _on_hints(self, hints: Sequence[Hint]) -> None:
         """Another process added timers; or, with no hints, nodes or shards changed."""

@@ -229,6 +229,7 @@ async def leave(node: "Node", *, was_down: bool) -> None:
         for activation in list(node.awake.values()):  # none of them may commit under the epochs that are claimed now
             node.drop(activation, because)
         node.committer.abandon(because)
+    node.membership.stop()
     node.outage.shut()
     await ended_epochs.tell(node, epochs, node.membership.reachable(), node.routes.ask)
     tries = 0
@@ -248,6 +249,7 @@ async def leave(node: "Node", *, was_down: bool) -> None:
 async def _part(node: "Node") -> None:
     """The way of every day."""
     if node.is_clustered:
+        await node.membership.finish()
         await node.membership.retire()
         await node.membership.make_sure()
     await node.ownership.release_all()

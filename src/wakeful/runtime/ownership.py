@@ -50,6 +50,7 @@ class Ownership:
         self.takes = 0  # how often shards came
         self.losses = 0
         self.unsure: dict[int, int] = {}  # ours when the store went; whether others took them shows when it is back
+        self._unreleased: dict[int, int] = {}  # let go of, and the store has not said yet that it heard
         self._unsaid: list[Fenced] = []  # lost in this pass of the event loop
 
     def has_held(self, shard: int, epoch: int) -> bool:
@@ -226,7 +227,10 @@ class Ownership:
             )
         self._forget_timers(epochs)
         node.meter.shards_released.add(len(epochs))
+        self._unreleased.update(epochs)
         await node.store.release(node.name, epochs)
+        for shard in epochs:
+            self._unreleased.pop(shard, None)
         await node.tidings.tell([])
 
     async def let_go(self, epochs: Mapping[int, int]) -> None:
@@ -251,7 +255,7 @@ class Ownership:
         await node.committer.drain()
         node.sideline.cut(range(SHARDS))
         await self.hand_back(range(SHARDS))
-        await node.store.release(node.name, node.epochs)
+        await node.store.release(node.name, {**self._unreleased, **node.epochs})
 
     async def _wait_for_turns(self, within_ms: int) -> None:
         node = self._node
