@@ -56,7 +56,7 @@ quick-suite: $(STAMP)
 	$(BIN)/python -m pytest --quick -n 2 tests/unit tests/tidy tests/conformance
 
 suite: $(STAMP) ## All tests, without lint and types
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests
+	$(BIN)/python -m pytest --second-look -n $(WORKERS) --dist loadgroup tests
 
 lint: $(STAMP) ## Check style and formatting
 	$(BIN)/ruff check .

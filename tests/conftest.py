@@ -30,6 +30,9 @@ settings.register_profile("wakeful", deadline=None, suppress_health_check=[Healt
 settings.load_profile("wakeful")
 
 
+pytest_plugins = ["tests.second_look"]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out PostgreSQL, and what takes long (tests/quick.py)")
 
