@@ -8,17 +8,22 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
+
+import httpx
 
 from tests.live.cluster import fleet
 from tests.live.harness import IS_LONG
 from tests.live.programs import spread
 from tests.yardstick import PATIENCE_S
+from wakeful.policy.spread import Move
+from wakeful.runtime.slot_move import MoveStep, SlotMover
 from wakeful.runtime.spread_map import read_map
 from wakeful.store import open_url
 from wakeful.store.protocol import Query
 from wakeful.store.slots import AWAY, HERE
 from wakeful.values.errors import DeadlineExceeded, Unavailable
-from wakeful.values.ids import shard_of
+from wakeful.values.ids import ObjectId, shard_of
 
 KILLS = 40 if IS_LONG else 3
 SLOTS = 100 if IS_LONG else 6
@@ -154,3 +159,45 @@ async def check_rows(base: str) -> None:
             await tables.close()
             await store.close()
     assert here == Counter(range(256))
+
+
+class Killed(BaseException):
+    """The mover is gone."""
+
+
+async def test_who_asks_over_http_for_what_is_on_its_way_is_told_to_ask_again(postgres_schema_url: str) -> None:
+    app = spread.make(postgres_schema_url)
+
+    async def die_behind_the_fence(step: MoveStep) -> None:
+        if step.step == "fence":
+            raise Killed
+
+    async with app.run(postgres_schema_url):
+        tables = {
+            name: await open_url(spread.server_url(postgres_schema_url, name)).open_slots()  # type: ignore[attr-defined]
+            for name in spread.SERVERS
+        }
+        known = await read_map(tables["a"])
+        assert known is not None
+        slot = shard_of(ObjectId("Order", "o1"))
+        source = known.slots[slot]
+        [target] = [name for name in spread.SERVERS if name != source]
+        transport = httpx.ASGITransport(app.asgi(dashboard=False), client=("127.0.0.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            call = "/v1/objects/Order/o1/add"
+            assert (await client.post(call, json=[])).json() == {"result": 1}
+            with suppress(Killed):
+                await SlotMover(tables, "m1", sleep=asyncio.sleep, heard=die_behind_the_fence).move(
+                    Move(slot, source, target, known.terms[slot] + 1)
+                )
+            refused = await client.post(call, json=[], headers={"Wakeful-Deadline": "1s"})
+            assert (refused.status_code, refused.json()["code"]) == (503, "slot.moved")
+            assert "Order/o1 is on its way from server" in refused.json()["detail"]
+            assert int(refused.headers["Retry-After"]) >= 1
+            waiting = asyncio.create_task(client.post(call, json=[], headers={"Wakeful-Deadline": "60s"}))
+            await asyncio.sleep(0.3)
+            assert not waiting.done()
+            await SlotMover(tables, "m2", sleep=asyncio.sleep).resume()
+            assert (await waiting).json() == {"result": 2}, "once, and what was refused was not begun"
+        for one in tables.values():
+            await one.close()
