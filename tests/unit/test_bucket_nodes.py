@@ -25,7 +25,7 @@ from wakeful.values.errors import (
     Unavailable,
     WrongCluster,
 )
-from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.ids import SHARDS, ObjectId, shard_of
 
 
 async def test_what_one_node_writes_the_others_read(tmp_path: Path) -> None:
@@ -175,6 +175,35 @@ async def test_a_node_that_died_with_a_local_file_is_known_to_be_dead_to_whoever
         await second.open(now=NOW)
         assert [one.is_here for one in await second.nodes()] == [False if is_killed else None]
         await second.close()
+
+
+async def test_who_has_the_file_of_a_node_that_died_tells_the_others_and_believes_one_that_renews_its_lease(
+    tmp_path: Path,
+) -> None:
+    bucket = EmulatedBucket()
+    other = open_url(bucket.url(cache=tmp_path / "b"))
+    await other.open(now=NOW)
+    heard: list[list[Hint]] = []
+    other.watch(lambda hints: heard.append(list(hints)))
+    first = open_url(bucket.url(cache=tmp_path / "a"))
+    await first.open(now=NOW)
+    row = NodeRow("node-b", "", NOW, NOW + 5, "b")
+    await first.join(row)
+    assert [(one.lease_until, one.is_here) for one in await other.nodes()] == [(NOW + 5, None)]
+    kill(first)
+    second = open_url(bucket.url(cache=tmp_path / "a"))
+    await second.open(now=NOW)
+    await second.nodes()
+    await asyncio.sleep(0)
+    heard.clear()
+    assert [(one.lease_until, one.is_here) for one in await other.nodes()] == [(NOW + 5, False)]
+    await asyncio.sleep(0)
+    assert heard == [[]], "it looks at once"
+    await other.join(replace(row, lease_until=NOW + 9))  # the file was a copy, and the node lives on another machine
+    for store in (other, second, second):
+        assert [(one.lease_until, one.is_here) for one in await store.nodes()] == [(NOW + 9, None)]
+    await second.close()
+    await other.close()
 
 
 # Who stood still, while others wrote, and what they wrote was removed
@@ -366,6 +395,23 @@ async def test_a_cluster_whose_local_files_are_deleted_makes_them_anew(tmp_path:
         shutil.rmtree(tmp_path)
         await world.advance(seconds=40)
         assert [await troupe.cell(f"k{n}").add() for n in range(6)] == [2] * 6
+
+
+async def test_all_take_over_at_once_from_a_node_that_died_when_the_next_one_on_its_machine_has_its_file(
+    tmp_path: Path,
+) -> None:
+    troupe = Troupe()
+    async with troupe.app.world(nodes=3, store=EmulatedBucket().url(cache=tmp_path)) as world:
+        troupe.world = world
+        dead = world.members[1]
+        await dead.crash()
+        assert dead._store is not None
+        kill(dead._store.inner)  # what it wrote beside its file stays, as after a kill -9
+        await dead.start()
+        await world.advance(seconds=5)  # a third of a lease
+        sizes = [len(member.node.epochs) for member in world.members if member.node is not None]
+        assert sum(sizes) == SHARDS
+        assert max(sizes) - min(sizes) <= 1
 
 
 async def test_a_shard_that_was_busy_is_handed_over_soon_although_the_clock_was_set_back(tmp_path: Path) -> None:
