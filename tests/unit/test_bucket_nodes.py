@@ -11,7 +11,7 @@ from tests.conformance.cluster_stage import Troupe
 from tests.unit.bucket_process import Process, everything, kill, log_of, pass_hours, session_of, two
 from wakeful import App
 from wakeful.store import open_url
-from wakeful.store.bucket import shared_log
+from wakeful.store.bucket import recorder, shared_log
 from wakeful.store.bucket.keys import slot_key
 from wakeful.store.bucket.store import suspended_s
 from wakeful.store.protocol import Hint, NodeRow, Query
@@ -22,10 +22,12 @@ from wakeful.values.errors import (
     Fenced,
     OutcomeUnknown,
     StoreDown,
+    StoreError,
     Unavailable,
     WrongCluster,
 )
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
+from wakeful.values.timers import Timer
 
 
 async def test_what_one_node_writes_the_others_read(tmp_path: Path) -> None:
@@ -204,6 +206,45 @@ async def test_who_has_the_file_of_a_node_that_died_tells_the_others_and_believe
         assert [(one.lease_until, one.is_here) for one in await store.nodes()] == [(NOW + 9, None)]
     await second.close()
     await other.close()
+
+
+# What others would not read is not written
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record may take a hundred thousand instructions, and not a thousand million."""
+    monkeypatch.setattr(recorder, "_STEP", 1_000)
+    monkeypatch.setattr(recorder, "STEPS_MAX", 100)
+
+
+def _jobs(first: int, count: int) -> list[Timer]:
+    return [timer(name=f"job:{n}") for n in range(first, first + count)]
+
+
+async def test_a_write_that_others_would_refuse_to_read_is_refused_before_it_is_in_the_bucket(
+    tmp_path: Path, narrow: None
+) -> None:
+    first, second = await two(EmulatedBucket(), tmp_path)
+    slot = log_of(first.store).slot
+    with pytest.raises(StoreError, match=r"instructions of SQLite.* write it in parts") as refused:
+        await first.store.insert(_jobs(0, 2_000), now=NOW)
+    assert refused.value.code == "store.record"
+    assert log_of(first.store).slot == slot
+    await first.store.insert(_jobs(0, 200), now=NOW)
+    assert await second.store.count("timers") == 200
+    for one in (first, second):
+        await one.store.close()
+
+
+async def test_writes_that_others_would_not_read_in_one_record_go_into_several(tmp_path: Path, narrow: None) -> None:
+    first, second = await two(EmulatedBucket(), tmp_path)
+    slot = log_of(first.store).slot
+    await asyncio.gather(*(first.store.insert(_jobs(n * 200, 200), now=NOW) for n in range(10)))
+    assert log_of(first.store).slot - slot >= 10
+    assert await second.store.count("timers") == 2_000
+    for one in (first, second):
+        await one.store.close()
 
 
 # Who stood still, while others wrote, and what they wrote was removed
