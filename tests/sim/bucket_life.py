@@ -299,7 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     totals = multiprocessing.get_context("spawn").Array("q", len(COUNTED))  # all workers add to it
     failed = run_many(partial(_attempt, totals=totals), range(given.first, given.first + given.seeds), given.jobs)
-    print(", ".join(f"{count:,} {name}" for name, count in zip(COUNTED, totals, strict=True)))
+    print(", ".join(f"{count:,} {name}" for name, count in zip(COUNTED, totals[:], strict=True)))
     return verdict(given.seeds, given.first, failed, began)
 
 

@@ -15,6 +15,7 @@ from wakeful.store.bucket import recorder, shared_log
 from wakeful.store.bucket.keys import slot_key
 from wakeful.store.bucket.store import suspended_s
 from wakeful.store.protocol import Hint, NodeRow, Query
+from wakeful.store.sqlite.owner import owner_of
 from wakeful.testing.buckets import EmulatedBucket
 from wakeful.testing.suites.harness import ALL, NOW, A, entry, timer
 from wakeful.values.commits import Commit
@@ -165,17 +166,20 @@ async def test_a_node_that_died_with_a_local_file_is_known_to_be_dead_to_whoever
 ) -> None:
     bucket = EmulatedBucket()
     row = NodeRow("node-b", "", NOW, NOW + 5, "b")
-    for is_killed in (True, False):
+    for way in ("killed", "stopped in an outage", "left"):
         first = open_url(bucket.url(cache=tmp_path))
         await first.open(now=NOW)
         await first.join(row)
-        if is_killed:
+        if way == "left":
+            await first.leave(row.node)
+        if way == "killed":
             kill(first)
         else:
             await first.close()
+        assert ("node" in owner_of(first.path)) == (way != "left")
         second = open_url(bucket.url(cache=tmp_path))
         await second.open(now=NOW)
-        assert [one.is_here for one in await second.nodes()] == [False if is_killed else None]
+        assert [one.is_here for one in await second.nodes()] == ([] if way == "left" else [False])
         await second.close()
 
 
@@ -446,8 +450,6 @@ async def test_all_take_over_at_once_from_a_node_that_died_when_the_next_one_on_
         troupe.world = world
         dead = world.members[1]
         await dead.crash()
-        assert dead._store is not None
-        kill(dead._store.inner)  # what it wrote beside its file stays, as after a kill -9
         await dead.start()
         await world.advance(seconds=5)  # a third of a lease
         sizes = [len(member.node.epochs) for member in world.members if member.node is not None]

@@ -261,6 +261,11 @@ class BucketStore(SqliteStore):
             self._ownership.tell_node(row.node)
         await super().join(row)
 
+    async def leave(self, node: str) -> None:
+        await super().leave(node)
+        if node in self._names and self._ownership is not None:
+            self._ownership.tell_node("")
+
     async def claim(
         self, node: str, shards: Sequence[int], *, now: int, seen: Mapping[int, int] | None = None
     ) -> dict[int, int]:
