@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sized
+from collections.abc import AsyncIterator, Callable, Sized
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -33,26 +33,32 @@ class Timeline:
     def __init__(self) -> None:
         self._began = time.time()
         self._notes: list[tuple[float, str]] = []
+        self._seconds: Counter[str] = Counter()
+        self._acked: Counter[str] = Counter()
 
     def note(self, what: str) -> None:
         self._notes.append((time.time(), what))
 
-    async def watch(self, node: Node, acked: Sized) -> None:
-        """Each second how many were acknowledged, and who owns how much by what the client has read."""
+    async def watch(self, node: Node, acked: Sized, weather: Callable[[], str]) -> None:
+        """Each second how many were acknowledged, in which weather, and who owns how much by what the client has read."""
         last, before = "", 0
         while True:
             counts = Counter(row.owner or "nobody" for row in node.membership.owners)
             owned = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
             if owned != last:
                 self.note(f"owned by {owned}")
-            last, before = owned, len(acked)
+            last, before, was = owned, len(acked), weather()
             await asyncio.sleep(1)
             self.note(f"{len(acked) - before} acknowledged in a second")
+            self._seconds[was] += 1
+            self._acked[was] += len(acked) - before
 
     def print(self, members: "RoughFleet") -> None:
         notes = self._notes + members.said_by_all()
         for at_s, what in sorted(notes):
             print(f"{at_s - self._began:7.1f}  {what[:WIDTH]}")
+        for weather, seconds in sorted(self._seconds.items()):
+            print(f"{weather}: {self._acked[weather]} acknowledged in {seconds} s")
 
 
 class RoughFleet(Fleet):

@@ -45,7 +45,14 @@ class Chaos:
         self._dice = random.Random(seed)
         self._busy: set[int] = set()
         self._spells: set[str] = set()
+        self._hurt = 0  # of what is being done to nodes
         self.events: Counter[str] = Counter()
+
+    def weather(self) -> str:
+        """How it is now, in words."""
+        if self._spells - {"cut"}:
+            return "the bucket slow or away"
+        return f"{self._hurt} of 3 nodes hurt" if self._hurt else "all well"
 
     async def run(self, seconds: float) -> None:
         tasks: list[asyncio.Task[None]] = []
@@ -63,9 +70,12 @@ class Chaos:
         self.events[kind] += 1
         whom = "the bucket" if kind in ("slow", "down") else f"number {which} ({self._members[which].pid})"
         self._timeline.note(f"*** {kind} {whom}")
+        is_to_node = kind not in ("slow", "down")
+        self._hurt += is_to_node
         try:
             await self._do_it(kind, which)
         finally:
+            self._hurt -= is_to_node
             self._timeline.note(f"*** end of {kind} {whom}")
 
     async def _do_it(self, kind: str, which: int) -> None:
@@ -100,7 +110,7 @@ async def test_nothing_is_lost_or_doubled_on_a_bucket_whatever_is_done_to_nodes_
     async with rough_fleet(tmp_path, 3, LEASE_S) as (members, node):
         await balanced(node, members)
         chaos = Chaos(members, seed=int(os.environ.get("WAKEFUL_LIVE_SEED", "1")), timeline=load.timeline)
-        watching = asyncio.create_task(load.timeline.watch(node, load.acked))
+        watching = asyncio.create_task(load.timeline.watch(node, load.acked, chaos.weather))
         calling = asyncio.create_task(load.run())
         await chaos.run(CHAOS_S)
         load.is_over = True
