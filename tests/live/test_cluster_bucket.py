@@ -13,7 +13,7 @@ import pytest
 from tests.live.cluster import Member, balanced, fleet, keys_of
 from tests.live.harness import IS_LONG
 from tests.live.programs.fleet import Cell, app
-from tests.live.rough import Load, RoughFleet, rough_fleet, settled
+from tests.live.rough import Load, RoughFleet, Timeline, rough_fleet, settled
 from tests.yardstick import PATIENCE_S
 from wakeful import JobSpec
 from wakeful.policy.lease import lease_of
@@ -39,12 +39,20 @@ START_S_MAX = 150
 class Chaos:
     """Does something to a random node or to the bucket every few seconds."""
 
-    def __init__(self, members: RoughFleet, seed: int) -> None:
+    def __init__(self, members: RoughFleet, seed: int, timeline: Timeline) -> None:
         self._members = members
+        self._timeline = timeline
         self._dice = random.Random(seed)
         self._busy: set[int] = set()
         self._spells: set[str] = set()
+        self._hurt = 0  # of what is being done to nodes
         self.events: Counter[str] = Counter()
+
+    def weather(self) -> str:
+        """How it is now, in words."""
+        if self._spells - {"cut"}:
+            return "the bucket slow or away"
+        return f"{self._hurt} of 3 nodes hurt" if self._hurt else "all well"
 
     async def run(self, seconds: float) -> None:
         tasks: list[asyncio.Task[None]] = []
@@ -60,6 +68,17 @@ class Chaos:
 
     async def _do(self, kind: str, which: int) -> None:
         self.events[kind] += 1
+        whom = "the bucket" if kind in ("slow", "down") else f"number {which} ({self._members[which].pid})"
+        self._timeline.note(f"*** {kind} {whom}")
+        is_to_node = kind not in ("slow", "down")
+        self._hurt += is_to_node
+        try:
+            await self._do_it(kind, which)
+        finally:
+            self._hurt -= is_to_node
+            self._timeline.note(f"*** end of {kind} {whom}")
+
+    async def _do_it(self, kind: str, which: int) -> None:
         members, member = self._members, self._members[which]
         if kind in SPELL_S:
             self._spells.add(kind)
@@ -90,13 +109,16 @@ async def test_nothing_is_lost_or_doubled_on_a_bucket_whatever_is_done_to_nodes_
     load = Load(CALLERS)
     async with rough_fleet(tmp_path, 3, LEASE_S) as (members, node):
         await balanced(node, members)
-        chaos = Chaos(members, seed=int(os.environ.get("WAKEFUL_LIVE_SEED", "1")))
+        chaos = Chaos(members, seed=int(os.environ.get("WAKEFUL_LIVE_SEED", "1")), timeline=load.timeline)
+        watching = asyncio.create_task(load.timeline.watch(node, load.acked, chaos.weather))
         calling = asyncio.create_task(load.run())
         await chaos.run(CHAOS_S)
         load.is_over = True
         await calling
         await balanced(node, members)
         await settled(node)
+        watching.cancel()
+    load.timeline.print(members)
     print(dict(chaos.events))
     await load.check(f"bucket:{tmp_path / 'bucket'}?cache={tmp_path}/judge")
     assert len(load.acked) > CHAOS_S

@@ -9,6 +9,7 @@ slept; answers come long after what they say was done, creates arrive when other
 """
 
 import argparse
+import multiprocessing
 import random
 import sqlite3
 import sys
@@ -17,10 +18,12 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from unittest import mock
 
+from tests.sim.many import add_options, run_many, verdict
 from wakeful.store.bucket import shared_log, snapshots
 from wakeful.store.bucket.bootstrap import bring, remove_file
 from wakeful.store.bucket.position import move
@@ -285,31 +288,33 @@ def run_bucket_life(seed: int, faults: Collection[str] = FAULTS) -> BucketLife:
         return BucketLife(seed, Path(folder), faults).run()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1000)
-    parser.add_argument("--from", dest="first", type=int, default=0)
-    asked = parser.parse_args()
-    totals: dict[str, int] = dict.fromkeys(
-        ("starts", "kills", "freezes", "late", "snapshots", "losses", "behind", "unknown", "acknowledged"), 0
-    )
-    failed: list[int] = []
+COUNTED = ("starts", "kills", "freezes", "late", "snapshots", "losses", "behind", "unknown", "acknowledged")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run many seeds; 1 when any failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.bucket_life", description=__doc__)
+    add_options(parser)
+    given = parser.parse_args(arguments)
     began = time.monotonic()
-    for seed in range(asked.first, asked.first + asked.seeds):
-        try:
-            life = run_bucket_life(seed)
-        except Exception as error:
-            print(f"seed {seed}: {type(error).__name__}: {error}")
-            failed.append(seed)
-            continue
-        for name in totals:
+    totals = multiprocessing.get_context("spawn").Array("q", len(COUNTED))  # all workers add to it
+    failed = run_many(partial(_attempt, totals=totals), range(given.first, given.first + given.seeds), given.jobs)
+    print(", ".join(f"{count:,} {name}" for name, count in zip(COUNTED, totals[:], strict=True)))
+    return verdict(given.seeds, given.first, failed, began)
+
+
+def _attempt(seed: int, totals: Any) -> str | None:
+    """What to print about a seed that fails."""
+    try:
+        life = run_bucket_life(seed)
+    except Exception as error:
+        return f"seed {seed}: {type(error).__name__}: {error}\n  replay: make sim-bucket SEEDS=1 FROM={seed}"
+    with totals.get_lock():
+        for number, name in enumerate(COUNTED):
             found = getattr(life, name)
-            totals[name] += found if isinstance(found, int) else len(found)
-    print(", ".join(f"{count:,} {name}" for name, count in totals.items()))
-    ended = f"{len(failed)} failed ({', '.join(map(str, failed))})" if failed else "clean"
-    print(f"{asked.seeds} seeds from {asked.first}: {ended}, {time.monotonic() - began:.0f} s")
-    sys.exit(bool(failed))
+            totals[number] += found if isinstance(found, int) else len(found)
+    return None
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

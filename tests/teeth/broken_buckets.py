@@ -10,6 +10,7 @@ from tests.teeth.broken import swapped
 from wakeful.runtime.arrivals import Tidings
 from wakeful.runtime.membership import Membership, Sightings
 from wakeful.store.bucket import bootstrap, shared_log, snapshots
+from wakeful.store.bucket import store as bucket_store
 from wakeful.store.bucket.courtesy import Courtesy
 from wakeful.store.bucket.keys import SNAPSHOTS, number_of, slot_key, snapshot_key
 from wakeful.store.bucket.records import of_statements, pack, unpack
@@ -18,6 +19,7 @@ from wakeful.store.bucket.snapshots import Snapshots
 from wakeful.store.bucket.storage import Patient, Unsure
 from wakeful.store.bucket.store import BucketStore
 from wakeful.store.bucket.writer import BucketWriter
+from wakeful.store.sqlite.owner import FileOwnership
 from wakeful.store.sqlite.store import SqliteStore
 from wakeful.values.errors import StoreDown
 
@@ -69,6 +71,24 @@ def long_dead_by_its_own_clock() -> Any:
 
 async def _await_nobody(self: Membership) -> None:
     """They had their time."""
+
+
+def a_death_is_told_to_nobody() -> Any:
+    """Who has the local file of a node that died keeps that for itself."""
+    return swapped(bucket_store, "_END_LEASE", lambda statement: statement.replace("-lease_until", "lease_until"))
+
+
+def whoever_closes_has_left() -> Any:
+    """A node that was stopped while the bucket was away is taken to have released what it had."""
+
+    def make(release: Any) -> Any:
+        def broken(self: FileOwnership) -> None:
+            self.tell_node("")
+            release(self)
+
+        return broken
+
+    return swapped(FileOwnership, "release", make)
 
 
 def proven_when_the_answer_came() -> Any:

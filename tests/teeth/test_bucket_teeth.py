@@ -170,6 +170,16 @@ def away() -> None:
     _run(unit.test_a_bucket_that_is_away_is_said_to_be_and_comes_back, None)
 
 
+def told() -> None:
+    """tests/unit: a node of which another process has the local file."""
+    _run(nodes.test_who_has_the_file_of_a_node_that_died_tells_the_others_and_believes_one_that_renews_its_lease)
+
+
+def buried() -> None:
+    """tests/unit: a node that died with its local file, or could not leave."""
+    _run(nodes.test_a_node_that_died_with_a_local_file_is_known_to_be_dead_to_whoever_has_the_file_next)
+
+
 def _run(test: Any, *more: Any) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(storage, "REST_MAX_S", 0.002)
@@ -192,6 +202,8 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "lists_are_believed": (late_lists,),
     "leases_end_by_the_clock_on_the_wall": (set_clocks, sighted),
     "long_dead_by_its_own_clock": (coming,),
+    "a_death_is_told_to_nobody": (told, buried),
+    "whoever_closes_has_left": (buried,),
     "proven_when_the_answer_came": (late,),
     "a_young_slot_is_removed": (young,),
     "acknowledged_out_of_order": (life,),

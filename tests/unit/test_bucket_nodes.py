@@ -11,10 +11,11 @@ from tests.conformance.cluster_stage import Troupe
 from tests.unit.bucket_process import Process, everything, kill, log_of, pass_hours, session_of, two
 from wakeful import App
 from wakeful.store import open_url
-from wakeful.store.bucket import shared_log
+from wakeful.store.bucket import recorder, shared_log
 from wakeful.store.bucket.keys import slot_key
 from wakeful.store.bucket.store import suspended_s
 from wakeful.store.protocol import Hint, NodeRow, Query
+from wakeful.store.sqlite.owner import owner_of
 from wakeful.testing.buckets import EmulatedBucket
 from wakeful.testing.suites.harness import ALL, NOW, A, entry, timer
 from wakeful.values.commits import Commit
@@ -22,10 +23,12 @@ from wakeful.values.errors import (
     Fenced,
     OutcomeUnknown,
     StoreDown,
+    StoreError,
     Unavailable,
     WrongCluster,
 )
-from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.ids import SHARDS, ObjectId, shard_of
+from wakeful.values.timers import Timer
 
 
 async def test_what_one_node_writes_the_others_read(tmp_path: Path) -> None:
@@ -163,18 +166,89 @@ async def test_a_node_that_died_with_a_local_file_is_known_to_be_dead_to_whoever
 ) -> None:
     bucket = EmulatedBucket()
     row = NodeRow("node-b", "", NOW, NOW + 5, "b")
-    for is_killed in (True, False):
+    for way in ("killed", "stopped in an outage", "left"):
         first = open_url(bucket.url(cache=tmp_path))
         await first.open(now=NOW)
         await first.join(row)
-        if is_killed:
+        if way == "left":
+            await first.leave(row.node)
+        if way == "killed":
             kill(first)
         else:
             await first.close()
+        assert ("node" in owner_of(first.path)) == (way != "left")
         second = open_url(bucket.url(cache=tmp_path))
         await second.open(now=NOW)
-        assert [one.is_here for one in await second.nodes()] == [False if is_killed else None]
+        assert [one.is_here for one in await second.nodes()] == ([] if way == "left" else [False])
         await second.close()
+
+
+async def test_who_has_the_file_of_a_node_that_died_tells_the_others_and_believes_one_that_renews_its_lease(
+    tmp_path: Path,
+) -> None:
+    bucket = EmulatedBucket()
+    other = open_url(bucket.url(cache=tmp_path / "b"))
+    await other.open(now=NOW)
+    heard: list[list[Hint]] = []
+    other.watch(lambda hints: heard.append(list(hints)))
+    first = open_url(bucket.url(cache=tmp_path / "a"))
+    await first.open(now=NOW)
+    row = NodeRow("node-b", "", NOW, NOW + 5, "b")
+    await first.join(row)
+    assert [(one.lease_until, one.is_here) for one in await other.nodes()] == [(NOW + 5, None)]
+    kill(first)
+    second = open_url(bucket.url(cache=tmp_path / "a"))
+    await second.open(now=NOW)
+    await second.nodes()
+    await asyncio.sleep(0)
+    heard.clear()
+    assert [(one.lease_until, one.is_here) for one in await other.nodes()] == [(NOW + 5, False)]
+    await asyncio.sleep(0)
+    assert heard == [[]], "it looks at once"
+    await other.join(replace(row, lease_until=NOW + 9))  # the file was a copy, and the node lives on another machine
+    for store in (other, second, second):
+        assert [(one.lease_until, one.is_here) for one in await store.nodes()] == [(NOW + 9, None)]
+    await second.close()
+    await other.close()
+
+
+# What others would not read is not written
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record may take a hundred thousand instructions, and not a thousand million."""
+    monkeypatch.setattr(recorder, "_STEP", 1_000)
+    monkeypatch.setattr(recorder, "STEPS_MAX", 100)
+
+
+def _jobs(first: int, count: int) -> list[Timer]:
+    return [timer(name=f"job:{n}") for n in range(first, first + count)]
+
+
+async def test_a_write_that_others_would_refuse_to_read_is_refused_before_it_is_in_the_bucket(
+    tmp_path: Path, narrow: None
+) -> None:
+    first, second = await two(EmulatedBucket(), tmp_path)
+    slot = log_of(first.store).slot
+    with pytest.raises(StoreError, match=r"instructions of SQLite.* write it in parts") as refused:
+        await first.store.insert(_jobs(0, 2_000), now=NOW)
+    assert refused.value.code == "store.record"
+    assert log_of(first.store).slot == slot
+    await first.store.insert(_jobs(0, 200), now=NOW)
+    assert await second.store.count("timers") == 200
+    for one in (first, second):
+        await one.store.close()
+
+
+async def test_writes_that_others_would_not_read_in_one_record_go_into_several(tmp_path: Path, narrow: None) -> None:
+    first, second = await two(EmulatedBucket(), tmp_path)
+    slot = log_of(first.store).slot
+    await asyncio.gather(*(first.store.insert(_jobs(n * 200, 200), now=NOW) for n in range(10)))
+    assert log_of(first.store).slot - slot >= 10
+    assert await second.store.count("timers") == 2_000
+    for one in (first, second):
+        await one.store.close()
 
 
 # Who stood still, while others wrote, and what they wrote was removed
@@ -366,6 +440,21 @@ async def test_a_cluster_whose_local_files_are_deleted_makes_them_anew(tmp_path:
         shutil.rmtree(tmp_path)
         await world.advance(seconds=40)
         assert [await troupe.cell(f"k{n}").add() for n in range(6)] == [2] * 6
+
+
+async def test_all_take_over_at_once_from_a_node_that_died_when_the_next_one_on_its_machine_has_its_file(
+    tmp_path: Path,
+) -> None:
+    troupe = Troupe()
+    async with troupe.app.world(nodes=3, store=EmulatedBucket().url(cache=tmp_path)) as world:
+        troupe.world = world
+        dead = world.members[1]
+        await dead.crash()
+        await dead.start()
+        await world.advance(seconds=5)  # a third of a lease
+        sizes = [len(member.node.epochs) for member in world.members if member.node is not None]
+        assert sum(sizes) == SHARDS
+        assert max(sizes) - min(sizes) <= 1
 
 
 async def test_a_shard_that_was_busy_is_handed_over_soon_although_the_clock_was_set_back(tmp_path: Path) -> None:

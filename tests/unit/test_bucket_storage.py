@@ -127,12 +127,29 @@ def test_urls_name_a_place_and_a_file_for_it() -> None:
         ("az://bucket/x?endpoint=https://a%20b", "no address of a server"),
         ("bucket:", "needs a folder"),
         ("bucket:@nobody", "nobody in this process"),
+        ("bucket:/srv/b?cache=/srv/b", "inside of it, in /srv/b: .*elsewhere with .cache=FOLDER"),
+        ("bucket:/srv/b?cache=/srv/x/../b/cache", "inside of it, in /srv/b/cache"),
+        (f"bucket:{Path.home()}", "inside of it"),
     ],
 )
 def test_a_url_that_can_t_be_one_is_refused(url: str, says: str) -> None:
     with pytest.raises(BadUrl, match=says) as refused:
         open_url(url)
     assert "hunter2" not in str(refused.value)
+
+
+async def test_a_folder_that_can_t_be_one_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for folder in (file, file / "below" / "it"):
+        for readonly in (False, True):
+            store = open_url(f"bucket:{folder}?cache={tmp_path}/cache")
+            with pytest.raises(BadUrl, match=f"bucket:{folder} can't be a folder: {file} is no folder; give another"):
+                await store.open(now=0, readonly=readonly)
+    monkeypatch.setattr(os, "access", lambda *asked: False)  # root may do everything
+    store = open_url(f"bucket:{tmp_path}/new?cache={tmp_path}/cache")
+    with pytest.raises(BadUrl, match=f"{tmp_path} is not writable for this user"):
+        await store.open(now=0)
 
 
 # What is said when it can't be reached

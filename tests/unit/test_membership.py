@@ -140,3 +140,21 @@ async def test_one_that_is_alone_says_so() -> None:
         await world.advance(seconds=1)
         assert first.membership.is_alone()
         assert second.is_dead
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_who_takes_nothing_of_what_is_handed_over_to_it_is_handed_no_more(count: int) -> None:
+    """Its store answers it nothing any more; its lease runs, and what is nobody's answers nobody."""
+    async with world_of(count) as world:
+        await world.advance(seconds=2)
+        stuck = Member(world, 9)
+        await stuck.start()
+        stuck.stall()
+        await world.advance(seconds=3)
+        free = [row.shard for row in await world.store.owners() if row.owner is None]
+        assert 0 < len(free) <= membership.HAND_OVER_MAX
+        stuck.go_on()
+        await world.advance(seconds=3)
+        assert stuck.node is not None
+        assert len(stuck.node.epochs) == SHARDS // (count + 1)
+        await stuck.stop()

@@ -519,7 +519,8 @@ class Membership:
                 self._is_asked = True  # the map of owners is another now
                 await node.tidings.tell([])
         if willing:  # else all of them are to own nothing, and none is the better place
-            self._hand_over(plan, counts, live, now, away=away)
+            coming = Counter(to for shard, to in plan.items() if has[shard] is None or shard in node.ownership.leaving)
+            self._hand_over(plan, counts, coming, live, now, away=away)
         return plan == has
 
     def _tell_deaths(self, live: dict[str, NodeRow], owners: Sequence[ShardRow], plan: dict[int, str]) -> None:
@@ -545,9 +546,20 @@ class Membership:
         self._told_dead = set(left)
 
     def _hand_over(
-        self, plan: dict[int, str], counts: Counter[str], live: dict[str, NodeRow], now: int, *, away: Collection[int]
+        self,
+        plan: dict[int, str],
+        counts: Counter[str],
+        coming: Counter[str],
+        live: dict[str, NodeRow],
+        now: int,
+        *,
+        away: Collection[int],
     ) -> None:
-        """Begin to hand over what falls to others, no faster than they may take it, and what is to leave this store."""
+        """Begin to hand over what falls to others, no faster than they take it, and what is to leave this store.
+
+        `coming` counts what is nobody's, or soon will be, and falls to each: who does not take that, because its store is slow for it or
+        because it stands still, shall have no more of what answers here.
+        """
         node = self._node
         going: list[int] = []
         room, ticks_ms = HAND_OVER_MAX - len(node.ownership.leaving), node.meter.ticks() // 1_000_000
@@ -557,8 +569,8 @@ class Membership:
                 continue
             if self._resting.get(shard, 0) > ticks_ms:
                 continue
-            if not to or counts[to] < self._allowance(to, live, now):
-                counts[to] += 1
+            if not to or (coming[to] < HAND_OVER_MAX and counts[to] + coming[to] < self._allowance(to, live, now)):
+                coming[to] += 1
                 going.append(shard)
         if going:
             task = asyncio.get_running_loop().create_task(self._move(going))

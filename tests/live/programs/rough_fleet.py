@@ -42,6 +42,8 @@ class RoughBucket(EmulatedBucket):
 
     def _return(self, verb: str, key: str) -> None:
         if self._chance.random() < LATE:
+            with (self._weather / "late").open("a", encoding="utf-8") as file:
+                file.write(f"{time.time()} {os.getpid()} {verb} {key}\n")
             time.sleep(LATE_S)
 
     def get(self, key: str) -> bytes | None:

@@ -34,6 +34,12 @@ class Recorder:
         self.db = db
         self.statements: list[Statement] = []
         self._kept = 0  # statements of the callers before this one
+        self.steps = 0  # that SQLite took for all of them
+        self._steps_before = 0
+        db.set_progress_handler(self._count_step, _STEP)
+
+    def _count_step(self) -> None:
+        self.steps += 1
 
     @property
     def in_transaction(self) -> bool:
@@ -52,10 +58,26 @@ class Recorder:
 
     def begin(self) -> None:
         self.db.execute(SQL["begin"])
-        self.statements, self._kept = [], 0
+        self.statements, self._kept, self.steps = [], 0, 0
+
+    @property
+    def is_full(self) -> bool:
+        """Who comes now goes into the next record."""
+        return self.steps > STEPS_MAX // 10
 
     def open_piece(self) -> None:
         self.db.execute(f"SAVEPOINT {_PIECE}")
+        self._steps_before = self.steps
+
+    def check_piece(self) -> None:
+        """Pass what those who read it will take: it costs them about what it cost here."""
+        steps = self.steps - self._steps_before
+        if steps > STEPS_MAX // 2 and len(self.statements) > self._kept:
+            raise StoreError(
+                f"what was to be written at once took {steps:,} million instructions of SQLite, and whoever reads a record of the "
+                f"log takes {STEPS_MAX:,} million at most; write it in parts",
+                code="store.record",
+            )
 
     def keep_piece(self) -> None:
         self.db.execute(f"RELEASE {_PIECE}")
@@ -79,7 +101,7 @@ _ALLOWED = (
 _FUNCTIONS = ("coalesce", "count", "max", "min", "length", "glob", "like", "lower", "instr")
 
 # And how much: an insert of a hundred thousand jobs takes a hundredth of it. In instructions of SQLite, so that it is the
-# same on every machine: half a minute of a busy one.
+# same on every machine: half a minute of a busy one. Writers stop at half of it, and share a record up to a tenth.
 _STEP = 1_000_000
 STEPS_MAX = 1_000
 

@@ -83,7 +83,7 @@ class Replica:
     def _company(self) -> tuple[object, ...]:
         """Nodes and owners, in short."""
         ask = self._db.execute
-        nodes = ask("SELECT node, address, is_draining FROM nodes ORDER BY node").fetchall()
+        nodes = ask("SELECT node, address, is_draining, lease_until < 0 FROM nodes ORDER BY node").fetchall()
         return (*nodes, *ask("SELECT shard, owner, epoch FROM shards ORDER BY shard").fetchall())
 
     def close(self) -> None:

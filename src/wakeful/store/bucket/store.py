@@ -37,6 +37,9 @@ from wakeful.values.timers import Entry, Parked, Timer
 
 T = TypeVar("T")
 CACHES_MAX = 64  # processes of one machine on one prefix
+# Who has the local file of a node that died says so to all: a lease that ended before its time is below zero. Should that
+# node live nevertheless (the file is a copy, of another machine's), it renews its lease, and is believed.
+_END_LEASE = "UPDATE nodes SET lease_until = -lease_until WHERE node = ? AND lease_until = ?"
 _BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux has it
 
 
@@ -70,7 +73,7 @@ class BucketStore(SqliteStore):
         self._is_probed = False
         self._identity = ""
         self._names: set[str] = set()  # nodes that claimed through this store
-        self._dead: set[str] = set()  # nodes whose local file is ours now: they died
+        self._dead: set[str] = set()  # nodes whose local file is ours now: they died, and the others do not know it yet
         self._has_looked = False
         self._mine: frozenset[int] | None = None  # the shards that are theirs; None when it must be looked up
         self._heard: Callable[[Sequence[Hint]], None] | None = None
@@ -160,7 +163,7 @@ class BucketStore(SqliteStore):
             last = owner_of(self.path).get("node")
             try:
                 self._ownership = FileOwnership(self.path, now=now)
-                if isinstance(last, str):
+                if isinstance(last, str) and last not in self._names:
                     self._dead.add(last)  # its process has not let go of the file by itself
                 return
             except FileOwned:
@@ -258,6 +261,11 @@ class BucketStore(SqliteStore):
             self._ownership.tell_node(row.node)
         await super().join(row)
 
+    async def leave(self, node: str) -> None:
+        await super().leave(node)
+        if node in self._names and self._ownership is not None:
+            self._ownership.tell_node("")
+
     async def claim(
         self, node: str, shards: Sequence[int], *, now: int, seen: Mapping[int, int] | None = None
     ) -> dict[int, int]:
@@ -278,7 +286,14 @@ class BucketStore(SqliteStore):
         self._has_looked = True
         asyncio.get_running_loop().call_soon(self._forget_look)
         rows = await super().nodes()
-        return [replace(row, is_here=False) if row.node in self._dead else row for row in rows]
+        dead = [(row.node, row.lease_until) for row in rows if row.node in self._dead and row.lease_until > 0]
+        if dead:
+            await self._writer.write(lambda db: [db.execute(_END_LEASE, one) for one in dead] and None)
+            rows = await super().nodes()
+        self._dead.clear()
+        return [
+            replace(row, lease_until=-row.lease_until, is_here=False) if row.lease_until < 0 else row for row in rows
+        ]
 
     async def owners(self) -> list[ShardRow]:
         """Asked right after `nodes`, in the same pass of the event loop, one look is enough for both."""

@@ -46,7 +46,10 @@ class BucketUrl(NamedTuple):
     def open(self) -> ObjectStorage:
         """The storage; nothing is asked of it yet."""
         if self.scheme == "bucket":
-            return LENT[self.bucket[1:]] if self.bucket.startswith("@") else FolderStorage(self.bucket)
+            if self.bucket.startswith("@"):
+                return LENT[self.bucket[1:]]
+            _check_folder(Path(self.bucket))
+            return FolderStorage(self.bucket)
         try:
             from wakeful.store.bucket.cloud import CloudStorage
         except ImportError as error:
@@ -80,7 +83,34 @@ def parse_url(url: str) -> BucketUrl:
     options = _options(scheme, query)
     if "endpoint" in options:
         _check_endpoint(options["endpoint"])
-    return BucketUrl(scheme, bucket, prefix, options)
+    found = BucketUrl(scheme, bucket, prefix, options)
+    if scheme == "bucket" and not bucket.startswith("@"):
+        _check_cache(Path(bucket), found.cache)
+    return found
+
+
+def _check_folder(folder: Path) -> None:
+    """It is one, or can be made: else nothing changes by trying again, as it may with a bucket."""
+    there = folder
+    while not os.path.exists(there):
+        there = there.parent
+    if not os.path.isdir(there):
+        why = f"{there} is no folder"
+    elif there != folder and not os.access(there, os.W_OK | os.X_OK):
+        why = f"{there} is not writable for this user, so no folder can be made in it"
+    else:
+        return
+    raise BadUrl(f"bucket:{folder} can't be a folder: {why}; give another, bucket:FOLDER")
+
+
+def _check_cache(folder: Path, cache: str) -> None:
+    """Whoever copies, moves or clears the bucket would have a file in it that is none of its objects, and is open."""
+    found = Path(cache).resolve().parent
+    if found.is_relative_to(folder):
+        raise BadUrl(
+            f"the local copy of bucket:{folder} would be inside of it, in {found}: it is no object of the bucket; keep it "
+            "elsewhere with ?cache=FOLDER"
+        )
 
 
 def _check_endpoint(endpoint: str) -> None:

@@ -107,7 +107,8 @@ class BucketWriter(SqliteWriter):
                 done = await self._write_group(pieces)
             except BaseException as error:
                 done = [(None, error)] * len(pieces)
-        for piece, (result, failure) in zip(pieces, done, strict=True):
+        self._pieces[:0] = pieces[len(done) :]
+        for piece, (result, failure) in zip(pieces, done, strict=False):
             if failure is None:
                 piece.outcome.set_result(result)
             else:
@@ -134,7 +135,7 @@ class BucketWriter(SqliteWriter):
             self._on_moved(news)
 
     def _run(self, pieces: list[_Piece]) -> list[_Done]:
-        """What each of them does, in one transaction; one that fails leaves nothing."""
+        """What each of them does, in one transaction; one that fails leaves nothing. Those that come when it is full are left."""
         try:
             if self.db is None:
                 raise StoreDown("the local copy of the bucket is broken; it is made anew")
@@ -143,7 +144,12 @@ class BucketWriter(SqliteWriter):
             if recorder is None or recorder.db is not self.db:
                 recorder = self._recorder = Recorder(self.db)
             recorder.begin()
-            return [self._run_one(recorder, piece.work) for piece in pieces]
+            done: list[_Done] = []
+            for piece in pieces:
+                if done and recorder.is_full:
+                    break
+                done.append(self._run_one(recorder, piece.work))
+            return done
         except BaseException as error:
             self._undo()
             raise self._break(error) from None
@@ -162,6 +168,7 @@ class BucketWriter(SqliteWriter):
         recorder.open_piece()
         try:
             result = work(cast("sqlite3.Connection", recorder))  # which does what of it the store's verbs use
+            recorder.check_piece()
         except BaseException as error:
             recorder.drop_piece()
             if refusal(error) is None and isinstance(error, sqlite3.Error):

@@ -132,7 +132,7 @@ class FileOwnership:
         self._tell("address", address)
 
     def tell_node(self, node: str) -> None:
-        """Let whoever has the file next know which node died with this process."""
+        """Let whoever has the file next know which node died with this process; "" when it has left."""
         self._tell("node", node)
 
     def _tell(self, name: str, value: str) -> None:
@@ -141,9 +141,13 @@ class FileOwnership:
             self._write(self._about)
 
     def release(self) -> None:
-        """Let the next one have it. The file stays: removing a lock file lets two processes lock two of them."""
-        with suppress(OSError):
-            os.ftruncate(self._descriptor, 0)
+        """Let the next one have it. The file stays: removing a lock file lets two processes lock two of them.
+
+        What it says stays too when the node did not get to leave: it is as dead then as by a kill.
+        """
+        if not self._about.get("node"):
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, 0)
         _held.discard(self._descriptor)
         with suppress(OSError):
             os.close(self._descriptor)
