@@ -458,6 +458,29 @@ async def test_close_waits_for_commits_moves_the_log_into_the_file_and_ends_the_
     await store.close()
 
 
+@pytest.mark.parametrize(
+    ("count", "statements"), [(0, 0), (1, 1), (2, 1), (4, 1), (5, 1), (16, 1), (17, 1), (64, 1), (65, 2), (150, 3)]
+)
+async def test_many_objects_are_loaded_in_few_statements_and_each_gets_its_own(
+    tmp_path: Path, count: int, statements: int
+) -> None:
+    store = await opened(tmp_path / "app.db")
+    ids = [ObjectId("Order", f"{n}") for n in range(count)]
+    kept = [id for n, id in enumerate(ids) if n % 3]  # the others never wrote anything
+    alarms = {id: Timer(id, ALARM, NOW + n, NOW, n) for n, id in enumerate(ids) if n % 3 == 1}
+    commits = [turn(id, puts={(USER, "x"): id.key.encode()}, sets=[alarms[id]] if id in alarms else []) for id in kept]
+    assert await store.commit("n", commits) == [None] * len(kept)
+    seen: list[str] = []
+    store._reader.db.set_trace_callback(seen.append)
+    loaded = await store.load(ids)
+    store._reader.db.set_trace_callback(None)
+    assert len(seen) == statements
+    assert [one.rows for one in loaded] == [{(USER, "x"): id.key.encode()} if id in kept else {} for id in ids]
+    assert [one.alarm for one in loaded] == [alarms.get(id) for id in ids]
+    assert [one.info and one.info.id for one in loaded] == [id if id in kept else None for id in ids]
+    await store.close()
+
+
 async def test_a_page_of_timers_reads_no_more_than_itself(tmp_path: Path) -> None:
     store = await opened(tmp_path / "app.db")
     db = sqlite3.connect(tmp_path / "app.db")

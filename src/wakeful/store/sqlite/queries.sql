@@ -99,14 +99,14 @@ UPDATE objects SET created_at = ?, active_at = ? WHERE class = ? AND key = ?
 
 -- name: load_object
 -- One row for each of the object's rows when they are few. The CASE makes the key of the search NULL for
--- a large object, so that none of its rows is looked at. (Of many objects: load_objects in statements.py.)
+-- a large object, so that none of its rows is looked at. (ROWS_MAX, BYTES_MAX, and of many objects: statements.py.)
 -- The numbers of the alarm are one text: each column is described to Python whenever this is asked, and most have no alarm.
 SELECT k.space, k.name, k.value, o.created_at, o.active_at, o.rows, o.bytes,
        t.due_at || ' ' || t.nominal_at || ' ' || t.seq || ' ' || t.attempt || ' ' || t.crashes || ' ' || t.started || ' ' || t.rank,
        t.payload
   FROM objects AS o
   LEFT JOIN timers AS t ON t.class = o.class AND t.key = o.key AND t.name = 'alarm'
-  LEFT JOIN kv AS k ON k.class = CASE WHEN o.rows <= ? AND o.bytes <= ? THEN o.class END AND k.key = o.key
+  LEFT JOIN kv AS k ON k.class = CASE WHEN o.rows <= ROWS_MAX AND o.bytes <= BYTES_MAX THEN o.class END AND k.key = o.key
  WHERE o.class = ? AND o.key = ?
 
 -- name: load_large

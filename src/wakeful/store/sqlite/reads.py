@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from wakeful.store.protocol import WAKE_PAGES, WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, NodeRow, Range, ShardRow
 from wakeful.store.sqlite.gather import timer_of
-from wakeful.store.sqlite.statements import LOADED_TOGETHER, SQL, Row, load_objects, read_rows, timers_page
+from wakeful.store.sqlite.statements import LOAD_OBJECT, LOADED_TOGETHER, SQL, Row, load_objects, read_rows, timers_page
 from wakeful.store.sqlite.writer import BUSY_S, down
 from wakeful.values.commits import Info, Loaded, Remembered, page_slot
 from wakeful.values.errors import StoreDown
@@ -74,23 +74,27 @@ class FileReader:
 
     def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
         """No snapshot over the statements: an object that is being loaded has no writer, its node sees to that."""
+        if len(ids) == 1:
+            return [self._load(ids[0])]
         loaded: list[Loaded] = []
-        left = list(ids)
-        for count in LOADED_TOGETHER:
-            while len(left) >= count:
-                some, left = left[:count], left[count:]
-                loaded += self._load_together(some)
-        return loaded + [self._load(id) for id in left]
+        most = LOADED_TOGETHER[-1]
+        for at in range(0, len(ids), most):
+            loaded += self._load_together(ids[at : at + most])
+        return loaded
 
-    def _load_together(self, ids: list[ObjectId]) -> list[Loaded]:
+    def _load_together(self, ids: Sequence[ObjectId]) -> list[Loaded]:
+        size = next(size for size in LOADED_TOGETHER if len(ids) <= size)
+        nobody = (None, None) * (size - len(ids))  # finds nothing
+        asked = self.ask(load_objects(size), (*chain.from_iterable(ids), *nobody))
+        if not asked:
+            return [_NEVER] * len(ids)  # all are new
         rows: list[list[Row]] = [[] for _ in ids]
-        asked = self.ask(load_objects(len(ids)), (WHOLE_ROWS_MAX, WHOLE_BYTES_MAX, *chain.from_iterable(ids)))
-        for place, *row in asked:
-            rows[place].append(tuple(row))
+        for row in asked:
+            rows[row[0]].append(row[1:])
         return [self._read_loaded(id, own) for id, own in zip(ids, rows, strict=True)]
 
     def _load(self, id: ObjectId) -> Loaded:
-        return self._read_loaded(id, self.ask(SQL["load_object"], (WHOLE_ROWS_MAX, WHOLE_BYTES_MAX, *id)))
+        return self._read_loaded(id, self.ask(LOAD_OBJECT, id))
 
     def _read_loaded(self, id: ObjectId, loaded: list[Row]) -> Loaded:
         if not loaded:

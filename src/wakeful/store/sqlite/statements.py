@@ -12,6 +12,8 @@ from itertools import chain, islice
 from sqlite3 import Connection
 from typing import Any
 
+from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX
+
 Row = tuple[Any, ...]
 
 # Of each power of two, so that a group of any size is few statements (50 rows are three); they all stay in the connection's
@@ -119,21 +121,24 @@ def read_rows(count: int) -> tuple[str, int]:
     )
 
 
-# Of so many objects what they need to wake is read in one statement.
-LOADED_TOGETHER = (64, 8)
+# The bounds are numbers in the text: as parameters of a statement over many objects they would be a table of their own.
+LOAD_OBJECT = (
+    SQL["load_object"].replace("ROWS_MAX", str(WHOLE_ROWS_MAX)).replace("BYTES_MAX", str(WHOLE_BYTES_MAX))
+)  # fmt: skip
+# Of up to so many objects what they need to wake is read in one statement; two cost little more than one.
+LOADED_TOGETHER = (4, 16, 64)
 
 
 @lru_cache(maxsize=len(LOADED_TOGETHER))
 def load_objects(count: int) -> str:
     """As `load_object`, of so many: each row with the place of its object, a class and a key for each place."""
     places = ", ".join(f"({place}, ?, ?)" for place in range(count))
-    columns, _, rest = SQL["load_object"].partition("FROM objects AS o")
+    columns, _, rest = LOAD_OBJECT.partition("FROM objects AS o")
     joins, _, _ = rest.partition("WHERE o.class")
     columns = columns.replace("SELECT", "SELECT v.column1,", 1)
     return (
-        f"{columns} FROM (SELECT ? AS rows, ? AS bytes) AS most CROSS JOIN (VALUES {places}) AS v "
-        "CROSS JOIN objects AS o ON o.class = v.column2 AND o.key = v.column3"
-        + joins.replace("o.rows <= ?", "o.rows <= most.rows").replace("o.bytes <= ?", "o.bytes <= most.bytes")
+        f"{columns} FROM (VALUES {places}) AS v "
+        f"CROSS JOIN objects AS o ON o.class = v.column2 AND o.key = v.column3{joins}"
     )
 
 
