@@ -43,6 +43,7 @@ class SecondLook:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self.failed.append(report.nodeid)
+            print(f"\nfailed: {report.nodeid}", flush=True)  # what failed is printed whole when all others have run
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:

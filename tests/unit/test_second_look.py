@@ -44,6 +44,7 @@ def _run(folder: Path, place: str, fails: set[int], *options: str) -> tuple[int,
 def test_one_that_passes_alone_lets_the_run_pass_and_is_named(tmp_path: Path) -> None:
     code, runs, said = _run(tmp_path, LIVE, {0}, "--second-look")
     assert (code, runs) == (0, 4)
+    assert said.index("failed: tests/live/test_moody.py::test_it") < said.index("alone, 1 of 3")
     assert "failed beside the others, passed alone" in said
     assert "tests/live/test_moody.py::test_it: passed 3 of 3 times" in said
     assert "assert 0 not in {0}" in said, "why it failed"
