@@ -6,10 +6,10 @@ from functools import partial
 from typing import cast
 
 from wakeful.deployment import Place
-from wakeful.policy.spread import SpreadMap
+from wakeful.policy.spread import SpreadMap, check_named
 from wakeful.runtime.node import Node
 from wakeful.runtime.spread import ClassSpread
-from wakeful.runtime.spread_map import read_map, settle
+from wakeful.runtime.spread_map import check_marks, check_unmarked, read_map, settle
 from wakeful.store.protocol import Store
 from wakeful.store.sealed_store import beneath
 from wakeful.store.slots import SlotTables, Spreadable
@@ -77,7 +77,10 @@ async def enter_servers(
         first = next(iter(tables.values()))
         known = await read_map(first)
         if known is None:
+            await check_unmarked(tables)
             raise StoreError(
                 f"{first.url} keeps no map of a spread yet; start a node first (wakeful run …)", code="spread.first"
             )
+        await check_marks(known, tables)
+        check_named(known, list(tables))  # else what is for the others would wait, and be told to try again
         return known

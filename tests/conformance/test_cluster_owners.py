@@ -182,7 +182,8 @@ async def test_a_node_that_just_started_claims_gradually_and_its_budget_never_fa
         assert newcomer.node is not None
         joined_at = newcomer.node.membership.joined_at
         before = 0
-        for _ in range(20):  # a second
+        # A second; where its neighbours hear of it by requests that other threads make, no moment of the world is theirs.
+        for _ in range(20 if newcomer.node.store.keeps_time else 100):
             owned, age = len(newcomer.node.epochs), world.warp.now() - joined_at
             allowed = shards_allowed(age, first=16, double_every_ms=200, total=SHARDS)
             assert before <= owned <= allowed

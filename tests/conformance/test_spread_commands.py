@@ -11,6 +11,7 @@ import pytest
 
 from tests.conformance.test_slot_moves import BY_SLOT
 from tests.spread_stage import Killed, Servers
+from wakeful import App
 from wakeful.cli import run
 from wakeful.store import open_url
 from wakeful.store.protocol import NodeRow, Query
@@ -18,6 +19,7 @@ from wakeful.store.sealed_store import CHECK
 from wakeful.system import SystemClock, open_store
 from wakeful.testing.suites.harness import NOW
 from wakeful.values.commits import USER, Commit
+from wakeful.values.errors import BadOption, WakefulError
 from wakeful.values.ids import shard_of
 
 
@@ -79,12 +81,68 @@ def test_what_people_look_at_goes_over_all_servers_that_are_named(wakeful: Any, 
     rows = wakeful("ls", "Order", "--store", everything)
     assert [row["key"] for row in rows] == keys
     assert 0 < len(wakeful("ls", "Order", "--store", urls["a"])) < len(keys)
+    assert wakeful("ls", "Order", "--store", f"{everything} {urls['a']}") == rows, "each store once"
     for key in keys:
         assert wakeful("show", "Order", key, "--store", everything)["key"] == key
     assert len(wakeful("due", "--store", everything)) == 3 * len(keys)
     assert len(wakeful("parked", "--store", everything)) == len(keys)
     some = [row["key"] for row in wakeful("search", keys[0], "--store", everything) if "key" in row]
     assert keys[0] in some
+
+
+async def _make_main(url: str) -> None:
+    """A store with tables and nothing else."""
+    store = open_url(url)
+    await store.open(now=NOW)
+    await store.close()
+
+
+def test_a_server_that_is_not_named_beside_others_is_missed(
+    urls: dict[str, str], postgres_schema_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(fill(urls))
+    asyncio.run(_make_main(postgres_schema_url))
+    assert run(["ls", "Order", "--store", f"{postgres_schema_url} {urls['a']} {urls['b']}"]) == 0
+    assert "warning" not in capsys.readouterr().err
+    assert run(["ls", "Order", "--store", f"{postgres_schema_url} {urls['a']}"]) == 0
+    assert "warning: 128 of the 256 slots of Order are on servers that are not named" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("names", "code", "says"),
+    [
+        ("a", "spread.server", "'b': has objects and is not among the servers (a)"),
+        (
+            "ba",
+            "spread.first",
+            "is server 'b' of a spread already, whose map another server keeps; name that one first",
+        ),
+    ],
+)
+async def test_a_client_whose_program_lacks_a_server_does_not_connect(
+    names: str, code: str, says: str, urls: dict[str, str], postgres_schema_url: str
+) -> None:
+    """Its jobs for what is there would wait, and be told to try again."""
+    await fill(urls)
+    await _make_main(postgres_schema_url)
+    app = App(stores={"Order": {name: urls[name] for name in names}})
+    with pytest.raises(WakefulError) as refused:
+        async with app.connect(postgres_schema_url):
+            pass
+    assert (refused.value.code, says in refused.value.message) == (code, True), refused.value
+
+
+async def test_a_client_that_has_taken_one_server_for_another_does_not_connect(
+    urls: dict[str, str], postgres_schema_url: str
+) -> None:
+    await fill(urls)
+    await _make_main(postgres_schema_url)
+    async with Servers({"x": f"{urls['a']}_x"}):
+        pass
+    app = App(stores={"Order": {"a": urls["a"], "b": f"{urls['a']}_x"}})
+    with pytest.raises(BadOption, match="is server 'x' of a spread already, and here it is 'b'"):
+        async with app.connect(postgres_schema_url):
+            pass
 
 
 @pytest.mark.parametrize(

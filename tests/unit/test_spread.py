@@ -97,6 +97,8 @@ def test_servers_come_by_name_and_go_only_when_nothing_is_on_them() -> None:
     gone = moved(known, plan_moves(known, ["a"]))
     assert gone.counts() == {"a": 256, "b": 0}
     assert with_servers(gone, ["a"]) is gone
-    with pytest.raises(BadOption, match="no server of this spread"):
+    with pytest.raises(BadOption, match="'z': no server of this spread; there are a, b"):
         plan_moves(known, ["a", "z"])
+    with pytest.raises(BadOption, match="no server is left to have the slots; one of a, b has to stay"):
+        plan_moves(known, [])
     assert [name for name, _ in product(gone.servers, [0])] == ["a", "b"]

@@ -1,20 +1,21 @@
 """Layer 5. Several stores of one program, named together: `--store "URL URL"`. In which of them is an object, and who runs them?"""
 
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from wakeful.cli.exit_codes import USAGE, CommandError
 from wakeful.store.protocol import NodeRow, ShardRow, Store
 from wakeful.store.sealed_store import beneath
-from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.ids import SHARDS, ObjectId, shard_of
 
 _NEXT = re.compile(r"\s+(?=postgres(?:ql)?://)")
 
 
 def parts_of(url: str) -> list[str]:
-    """The URLs that are named together."""
-    return _NEXT.split(url.strip())
+    """The URLs that are named together, each once."""
+    return list(dict.fromkeys(_NEXT.split(url.strip())))
 
 
 def check_one(url: str) -> None:
@@ -53,7 +54,12 @@ class JoinedStores:
     async def of(cls, stores: Sequence[Store]) -> "JoinedStores":
         """These, open already."""
         spreads = [await spread_of(store) for store in stores]
-        return cls(stores, spreads, [await store.owners() for store in stores])
+        made = cls(stores, spreads, [await store.owners() for store in stores])
+        for name, known in made._at.items():
+            if name and len(known) < SHARDS:
+                words = f"{SHARDS - len(known)} of the {SHARDS} slots of {name} are on servers that are not named, or on their way"
+                print(f"warning: {words}; name all of them in --store", file=sys.stderr, flush=True)
+        return made
 
     def at(self, id: ObjectId) -> Store:
         """The store that the object lives in; while it is on its way one that it may be in."""

@@ -44,8 +44,8 @@ def first_map(id: str, servers: Sequence[str], *, full: str | None = None) -> Sp
     return SpreadMap(id, tuple(servers), slots, (0,) * SHARDS)
 
 
-def with_servers(known: SpreadMap, servers: Sequence[str]) -> SpreadMap:
-    """The map with the servers that were added; those that have anything stay in it, whoever names them or not."""
+def check_named(known: SpreadMap, servers: Sequence[str]) -> None:
+    """`BadOption` unless these are all servers that have anything, the first of them the first."""
     if servers[0] != known.servers[0]:
         raise BadOption(
             f"{known.servers[0]!r} keeps the map of this spread, so it has to be the first; here {servers[0]!r} is",
@@ -59,6 +59,11 @@ def with_servers(known: SpreadMap, servers: Sequence[str]) -> SpreadMap:
             "and have `wakeful rebalance --without` move everything off it before you leave it out",
             code="spread.server",
         )
+
+
+def with_servers(known: SpreadMap, servers: Sequence[str]) -> SpreadMap:
+    """The map with the servers that were added; those that have anything stay in it, whoever names them or not."""
+    check_named(known, servers)
     added = [server for server in servers if server not in known.servers]
     if not added:
         return known
@@ -80,10 +85,14 @@ def plan_moves(known: SpreadMap, servers: Sequence[str]) -> list[Move]:
     (128, Move(slot=128, source='a', target='b', term=1))
     """
     unknown = [server for server in servers if server not in known.servers]
-    if unknown or not servers:
+    if unknown:
         raise BadOption(
-            f"{', '.join(map(repr, unknown)) or 'nothing'}: no server of this spread; there are {', '.join(known.servers)}",
+            f"{', '.join(map(repr, unknown))}: no server of this spread; there are {', '.join(known.servers)}",
             code="spread.server",
+        )
+    if not servers:
+        raise BadOption(
+            f"no server is left to have the slots; one of {', '.join(known.servers)} has to stay", code="spread.server"
         )
     placed = list(known.slots)
     for move in known.moves:

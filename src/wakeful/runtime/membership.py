@@ -153,7 +153,7 @@ class Sightings:
 
 log = logging.getLogger("wakeful.membership")
 
-DEATH = "node %s%s is taken for dead: %s; %d shards of it have no other owner yet, and %d of them fall to this node"
+DEATH = "node %s%s is taken for dead%s: %s; %d shards of it have no other owner yet, and %d of them fall to this node"
 APART = (
     "this machine's clock is about %d s ahead of that of node %s (%s): timers are due by either; set both right (NTP)"
 )
@@ -538,7 +538,9 @@ class Membership:
             else:
                 who, why = f" ({known.about})", "its lease is over: it is frozen, or cut off from the database"
             ours = sum(plan.get(shard) == self._node.name for shard in left[name])
-            told = (name, who, why, len(left[name]), ours)
+            several = self._node.homes is not None  # then there is one of that name for each store
+            where = f" in {self._node.store.url}" if several else ""
+            told = (name, who, where, why, len(left[name]), ours)
             if ours:
                 log.warning(DEATH, *told, extra={"code": "node.dead"})
             else:  # of a hundred nodes most have nothing to do with it

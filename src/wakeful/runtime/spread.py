@@ -76,7 +76,9 @@ class ClassSpread(Generic[N]):
         if slot not in self._away[at]:
             return None
         return SlotMoved(
-            f"{id} is on its way from server {self.names[at]} of {self.cls} to another (slot {slot}); try again",
+            f"{id} is on its way from server {self.names[at]} of {self.cls} to another (slot {slot}); try again. Should it "
+            f"stay so: `wakeful rebalance {self.cls}` ends a move that was cut off, and a server that was added since this "
+            f"process started (it knows {', '.join(self.names)}) wants it started anew",
             slots=(slot,),
         )
 

@@ -47,16 +47,9 @@ async def settle(servers: Mapping[str, SlotTables], new_id: Callable[[], str]) -
     known = await read_map(first)
     if known is None:
         known = await _make_first(servers, new_id)
-    marks = {name: await tables.mark() for name, tables in servers.items()}
+    marks = await check_marks(known, servers)
     for name, tables in servers.items():
-        mark = marks[name]
-        if mark is not None and (mark.spread, mark.server) != (known.id, name):
-            raise BadOption(
-                f"{tables.url} is server {mark.server!r} of a spread already, and here it is {name!r}; give each server "
-                "the name that it had at first, and each spread a database or ?schema=NAME of its own",
-                code="spread.other",
-            )
-        if mark is None and name not in known.slots and await tables.has_objects():
+        if marks[name] is None and name not in known.slots and await tables.has_objects():
             raise _not_empty(name, tables)
     known = await change_map(first, lambda found: with_servers(found, names))
     for name, tables in servers.items():
@@ -65,17 +58,35 @@ async def settle(servers: Mapping[str, SlotTables], new_id: Callable[[], str]) -
     return known
 
 
-async def _make_first(servers: Mapping[str, SlotTables], new_id: Callable[[], str]) -> SpreadMap:
-    """The first map. Where one server has objects already, it has all slots until they are moved."""
-    names = list(servers)
+async def check_marks(known: SpreadMap, servers: Mapping[str, SlotTables]) -> dict[str, ServerMark | None]:
+    """What each says that it is, None when it was never in a spread; `BadOption` when it is not what it is taken for."""
     marks = {name: await tables.mark() for name, tables in servers.items()}
     for name, mark in marks.items():
+        if mark is not None and (mark.spread, mark.server) != (known.id, name):
+            raise BadOption(
+                f"{servers[name].url} is server {mark.server!r} of a spread already, and here it is {name!r}; give each "
+                "server the name that it had at first, and each spread a database or ?schema=NAME of its own",
+                code="spread.other",
+            )
+    return marks
+
+
+async def check_unmarked(servers: Mapping[str, SlotTables]) -> None:
+    """`BadOption` when one of them is in a spread, and the first keeps no map of it."""
+    for tables in servers.values():
+        mark = await tables.mark()
         if mark is not None:
             raise BadOption(
-                f"{servers[name].url} is server {mark.server!r} of a spread already, whose map another server keeps; "
+                f"{tables.url} is server {mark.server!r} of a spread already, whose map another server keeps; "
                 "name that one first",
                 code="spread.first",
             )
+
+
+async def _make_first(servers: Mapping[str, SlotTables], new_id: Callable[[], str]) -> SpreadMap:
+    """The first map. Where one server has objects already, it has all slots until they are moved."""
+    names = list(servers)
+    await check_unmarked(servers)
     full = [name for name, tables in servers.items() if await tables.has_objects()]
     if full and full != names[:1]:
         name = next(one for one in full if one != names[0])
